@@ -4,8 +4,8 @@
 #include "opdef/opdef.h"
 
 const struct op_def op_defs[OP_COUNT] = {
-#define OP(ID, name, least, most, outputs, cast, help)                                             \
-    [OP_##ID] = { #name, least, most, outputs, CAST_##cast, help },
+#define OP(ID, name, least, most, outputs, owns, cast, help)                                       \
+    [OP_##ID] = { #name, least, most, outputs, owns, CAST_##cast, help },
 #include "opdef/ops.def"
 #undef OP
 };

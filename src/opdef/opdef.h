@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 enum op_kind {
-#define OP(ID, name, least, most, outputs, cast, help) OP_##ID,
+#define OP(ID, name, least, most, outputs, owns, cast, help) OP_##ID,
 #include "opdef/ops.def"
 #undef OP
     OP_COUNT
@@ -65,6 +65,7 @@ struct op_def {
     const char *name;
     int least, most; /* tensors in `in:`; most -1: any number */
     int outputs;     /* names in `as:`; -1: as many as it makes */
+    int owns;        /* parameters and buffers that it declares at most */
     enum cast_policy cast;
     const char *help;
 };

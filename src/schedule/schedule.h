@@ -59,6 +59,12 @@ uint32_t schedule_alloc(struct schedule *schedule, plm_bytes bytes, uint16_t str
 /* schedule_free() - append the release of @allocation */
 void schedule_free(struct schedule *schedule, uint32_t allocation);
 
+/* schedule_use() - append that @allocation is used on @stream, another than its own (record_stream) */
+void schedule_use(struct schedule *schedule, uint32_t allocation, uint16_t stream);
+
+/* schedule_empty() - append that the allocator is told to return its cached memory (empty_cache) */
+void schedule_empty(struct schedule *schedule);
+
 /* schedule_mark() - append a mark; @name must outlive the schedule */
 void schedule_mark(struct schedule *schedule, const char *name, int32_t step, uint32_t micro);
 

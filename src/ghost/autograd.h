@@ -1,0 +1,132 @@
+/*
+ * ghost/autograd.h - nodes of the backward graph, what they save, and the engine that runs them
+ *
+ * An operator's forward, in PyTorch's order: make the node, save inputs, compute, save outputs, attach the result:
+ *
+ *     struct node *n = node_new(g, &silu_backward, (struct tensor *[]){ x }, 1, 1, 0);
+ *     node_save(n, 0, x);
+ *     struct tensor *y = tensor_like(g, x, x->dtype);
+ *     return node_attach(n, y);
+ *
+ * With no gradient to record, node_new() returns NULL, and every node_* function takes NULL.
+ */
+#ifndef PLM_GHOST_AUTOGRAD_H
+#define PLM_GHOST_AUTOGRAD_H
+
+#include "ghost/tensor.h"
+
+/*
+ * struct backward - what kind of node this is
+ *
+ * apply() is given the gradient of each output (borrowed; NULL where none arrived) and writes one owned gradient for
+ * each edge that node_needs(). Saved tensors are fetched by node_saved() before anything is computed. Gradients are made in
+ * the order of PyTorch's formula: alphabetical by argument (derivatives.yaml), or the kernel's own.
+ */
+struct backward {
+    const char *name; /* "MulBackward0" */
+    void (*apply)(struct ghost *g,
+                  struct node *n,
+                  struct tensor *const *grads,
+                  struct tensor **ret);
+};
+
+struct edge {
+    struct node *node; /* owned; NULL: this input needs no gradient */
+    uint32_t input_nr; /* which output of @node's forward the gradient belongs to */
+};
+
+/* struct saved - a tensor kept for the backward, or a place in a checkpoint that will be recomputed */
+struct saved {
+    struct tensor *tensor; /* owned */
+    struct frame *frame;   /* owned; NULL: kept as it is */
+    uint32_t holder;
+};
+
+/* struct output - what the engine checks a gradient against */
+struct output {
+    enum dtype dtype;
+    unsigned dims;
+    int64_t sizes[TENSOR_DIMS];
+    struct tensor *gradient; /* the engine's input buffer; owned */
+};
+
+struct node {
+    const struct backward *backward;
+    struct ghost *ghost;
+    uint32_t refs;
+    uint32_t edge_count, saved_count, number_count, output_count;
+    uint32_t visit, dependencies; /* of the engine's pass */
+    uint64_t sequence;            /* UINT64_MAX for AccumulateGrad */
+    struct node *next_dead;
+    struct tensor *leaf; /* AccumulateGrad: the parameter; not owned, the leaf owns the node */
+    enum op_kind op;
+    name_id path;
+    struct edge *edges;     /* [edge_count] */
+    struct saved *saved;    /* [saved_count] */
+    int64_t *numbers;       /* [number_count], whatever apply() wants to know */
+    struct output *outputs; /* [output_count] */
+    size_t size;            /* of this node with its arrays */
+};
+
+/*
+ * node_new() - a node with an edge to each of @inputs; NULL when nothing is recorded
+ *
+ * @number_count numbers are zeroed, for the operator to fill in through n->numbers. node_new_outputs() for several outputs.
+ */
+struct node *node_new(struct ghost *g,
+                      const struct backward *backward,
+                      struct tensor *const *inputs,
+                      uint32_t input_count,
+                      uint32_t saved_count,
+                      uint32_t number_count);
+struct node *node_new_outputs(struct ghost *g,
+                              const struct backward *backward,
+                              struct tensor *const *inputs,
+                              uint32_t input_count,
+                              uint32_t saved_count,
+                              uint32_t number_count,
+                              uint32_t output_count);
+
+/* node_save() - keep an input for the backward; node_save_output() an output (its own memory, not its history) */
+void node_save(struct node *n, uint32_t i, struct tensor *x);
+void node_save_output(struct node *n, uint32_t i, struct tensor *x);
+
+/* node_attach() - make @y an output of @n and hand the node over to it; returns @y. Takes NULL for either */
+struct tensor *node_attach(struct node *n, struct tensor *y);
+/* node_attach_output() - the same for output @i of several; the caller keeps its reference: node_drop() at the end */
+struct tensor *node_attach_output(struct node *n, uint32_t i, struct tensor *y);
+/* node_attach_inplace() - @x was overwritten: @n becomes its history */
+struct tensor *node_attach_inplace(struct node *n, struct tensor *x);
+
+/* node_needs() - must apply() make the gradient of input @i? */
+static inline bool node_needs(const struct node *n, uint32_t i)
+{
+    return n && n->edges[i].node;
+}
+
+/*
+ * node_saved() - a saved tensor, inside apply(); the caller owns it and drops it at the end of apply()
+ *
+ * The first call on a checkpointed node recomputes its region.
+ */
+struct tensor *node_saved(struct node *n, uint32_t i);
+
+/* node_input_sizes() - sizes that the gradient of input @i must have in the end (of the forward's input) */
+const struct output *node_input(const struct node *n, uint32_t i);
+
+struct node *node_ref(struct node *n);
+void node_drop(struct node *n);
+
+/* autograd_leaf() - make @x a leaf that wants a gradient (requires_grad_()) */
+void autograd_leaf(struct tensor *x);
+
+/*
+ * autograd_backward() - torch.autograd.backward([root], [grad]): run the graph, accumulate into the leaves' .grad
+ *
+ * @grad may be NULL: ones_like(root), held until the end. Nested calls (reentrant checkpointing) are allowed.
+ */
+void autograd_backward(struct ghost *g, struct tensor *root, struct tensor *grad);
+
+/* autograd_clear_gradients is the optimizer's business: it drops leaf->grad itself. */
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * ghost/framework.h - the rules of PyTorch that changed from version to version, one row a version
+ *
+ * A rule is a question with a yes or no; the code asks it where it matters and never asks for the version.
+ */
+#ifndef PLM_GHOST_FRAMEWORK_H
+#define PLM_GHOST_FRAMEWORK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct framework {
+    const char *name; /* "pytorch-2.15" */
+    bool
+        blas_cached; /* a cuBLAS workspace is kept for each thread and stream (PR 194311 ended it) */
+    bool lt_cached;  /* so is cuBLASLt's (PR 156495 to PR 194311) */
+    bool blackwell_32mib;    /* compute capability 10 and 12 have Hopper's workspace (PR 175344) */
+    bool rms_norm_fused;     /* one kernel, when weight and input have one type */
+    bool cudnn_first;        /* attention prefers cuDNN on compute capability 9.0, 10.0 and 10.3 */
+    bool embedding_few_rows; /* backward without partial sums when the table has few rows */
+    bool layer_norm_blocks;  /* backward of many rows sums in blocks */
+    bool efficient_seeds;    /* memory-efficient attention keeps seed and offset on the device */
+    bool
+        clip_partials; /* foreach_norm keeps one partial per chunk, not per tensor and chunk (2.15) */
+    bool flash_rng_always; /* flash attention makes its random state without dropout too */
+    bool order_by_address; /* the allocator breaks ties by address (until PR 178362, PR 183591) */
+    bool
+        divisions_from_last; /* roundup_power2_divisions: '>' also overwrites the last key's own value */
+    bool has_large_segment; /* large_segment_size_mb exists */
+    int cc_least, cc_most;  /* compute capabilities that the wheels support, 75 for 7.5 */
+};
+
+/* framework_find() - the row of that name, or NULL */
+const struct framework *framework_find(const char *name);
+
+/* framework_all() - every row, newest first */
+const struct framework *framework_all(size_t *ret_count);
+
+#endif

@@ -1,0 +1,19 @@
+/* ops/pointwise.h - element-wise arithmetic, as functions that other operators call; recorded */
+#ifndef PLM_OPS_POINTWISE_H
+#define PLM_OPS_POINTWISE_H
+
+#include "ghost/autograd.h"
+
+/* Two tensors, with broadcasting and type promotion; @b NULL: with a Python number. */
+struct tensor *pointwise_add(struct tensor *a, struct tensor *b);
+struct tensor *pointwise_mul(struct tensor *a, struct tensor *b);
+struct tensor *pointwise_div(struct tensor *a, struct tensor *b);
+/* pointwise_add_inplace() - a.add_(b) */
+struct tensor *pointwise_add_inplace(struct tensor *a, struct tensor *b);
+/* pointwise_dropout() - F.dropout in training with probability @p: a reference to @x when p is 0 or not training */
+struct tensor *pointwise_dropout(struct tensor *x, double p);
+/* pointwise_softmax() - softmax along @dim (recorded); @dtype DTYPE_COUNT: the input's */
+struct tensor *pointwise_softmax(struct tensor *x, int64_t dim, enum dtype dtype);
+struct tensor *pointwise_log_softmax(struct tensor *x, int64_t dim, enum dtype dtype);
+
+#endif

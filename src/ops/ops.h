@@ -53,18 +53,18 @@ double op_real(const struct op_args *args, enum attr_key key);
 void op_ints(
     struct ghost *g, const struct op_args *args, enum attr_key key, unsigned count, int64_t *ret);
 
-/* op_parameter(), op_buffer() - of the node, by its place among them */
-struct tensor *op_parameter(const struct op_args *args,
-                            unsigned index,
-                            const char *name,
-                            unsigned dims,
-                            const int64_t *sizes);
-struct tensor *op_buffer(const struct op_args *args,
-                         unsigned index,
-                         const char *name,
-                         enum dtype dtype,
-                         unsigned dims,
-                         const int64_t *sizes);
+/* op_own_parameter(), op_own_buffer() - of the node, by its place among them */
+struct tensor *op_own_parameter(const struct op_args *args,
+                                unsigned index,
+                                const char *name,
+                                unsigned dims,
+                                const int64_t *sizes);
+struct tensor *op_own_buffer(const struct op_args *args,
+                             unsigned index,
+                             const char *name,
+                             enum dtype dtype,
+                             unsigned dims,
+                             const int64_t *sizes);
 
 typedef void op_function(struct ghost *g, const struct op_args *args, struct tensor **ret);
 

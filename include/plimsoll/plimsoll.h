@@ -1,0 +1,349 @@
+/*
+ * plimsoll/plimsoll.h - how much memory a training or inference run takes, and the largest batch that is safe
+ *
+ *     struct plm_context *context;
+ *     struct plm_model *model;
+ *     struct plm_strategy strategy = { .precision = PLM_PRECISION_BF16, .batch = 8, .seq = 1024 };
+ *     struct plm_estimate *estimate;
+ *     struct plm_error error;
+ *
+ *     context = plm_context_create();
+ *     plm_context_add_models(context, "/usr/share/plimsoll/models");
+ *     if (plm_model_load(context, "gpt2", &model, &error) != PLM_OK) …
+ *     if (plm_estimate(model, &strategy, &estimate, &error) != PLM_OK) …
+ *     printf("%llu\n", (unsigned long long)plm_estimate_result(estimate)->peak.allocated);
+ *
+ * Ownership: a pointer returned by the library belongs to the object it came from and lives as long as that
+ * object. Errors: functions return an enum plm_status; results are written on success only, @reterr (which may be
+ * NULL) on failure only. The library never prints, exits, reads the environment or sets the locale.
+ * Option structs are zero-initialisable, and zero means the default.
+ */
+#ifndef PLM_PLIMSOLL_H
+#define PLM_PLIMSOLL_H
+
+#include <stdbool.h>
+
+#include "plimsoll/types.h"
+
+struct plm_context;  /* where models and devices are found */
+struct plm_model;    /* a model that was read and checked */
+struct plm_estimate; /* the result of one estimate, with everything it points to */
+struct plm_plan;     /* the result of a search for the largest batch */
+
+enum plm_precision {
+    PLM_PRECISION_FP32,
+    PLM_PRECISION_BF16,
+    PLM_PRECISION_FP16,
+    PLM_PRECISION_AMP_BF16, /* autocast over fp32 parameters */
+    PLM_PRECISION_AMP_FP16, /* the same, with GradScaler */
+};
+
+enum plm_optimizer {
+    PLM_OPTIMIZER_ADAMW, /* the default; foreach, as PyTorch chooses on CUDA */
+    PLM_OPTIMIZER_NONE,
+    PLM_OPTIMIZER_SGD,
+    PLM_OPTIMIZER_SGD_MOMENTUM,
+    PLM_OPTIMIZER_ADAM,
+    PLM_OPTIMIZER_ADAMW_FUSED,
+    PLM_OPTIMIZER_ADAMW_LOOP,
+    PLM_OPTIMIZER_ADAFACTOR,
+    PLM_OPTIMIZER_RMSPROP,
+    PLM_OPTIMIZER_ADAGRAD,
+    PLM_OPTIMIZER_LION,
+    PLM_OPTIMIZER_ADAMW_8BIT,
+};
+
+enum plm_checkpoint {
+    PLM_CHECKPOINT_NONE,
+    PLM_CHECKPOINT_FULL,   /* every marked place */
+    PLM_CHECKPOINT_EVERY,  /* every Nth place alone */
+    PLM_CHECKPOINT_GROUP,  /* one checkpoint around N consecutive places */
+    PLM_CHECKPOINT_SQRT,   /* groups of about the square root of their number */
+    PLM_CHECKPOINT_BLOCKS, /* the places listed */
+    PLM_CHECKPOINT_AUTO,   /* the fewest recomputed operators that fit the device */
+};
+
+enum plm_zero_grad { PLM_ZERO_GRAD_SET_TO_NONE, PLM_ZERO_GRAD_ZERO };
+enum plm_zero_grad_at {
+    PLM_ZERO_GRAD_AT_END,
+    PLM_ZERO_GRAD_AT_BEGIN,
+    PLM_ZERO_GRAD_AT_BEFORE_BACKWARD
+};
+enum plm_workspace { PLM_WORKSPACE_AUTO, PLM_WORKSPACE_NONE, PLM_WORKSPACE_BYTES };
+
+/* struct plm_setting - one --set: a dim (number) or an option (word or number) of the model */
+struct plm_setting {
+    const char *name, *value;
+};
+
+/* struct plm_device - a GPU as CUDA describes it, and what a process takes before its first tensor */
+struct plm_device {
+    const char *name;  /* "a100-80" */
+    const char *title; /* "NVIDIA A100-SXM4-80GB" */
+    plm_bytes total;   /* totalGlobalMem */
+    plm_bytes context; /* CUDA context and modules */
+    int cc;            /* compute capability, 80 for 8.0 */
+    int sm_count, threads_per_sm;
+    const char *source;         /* of the totals: document or measurement */
+    const char *context_source; /* of the context's size */
+    bool calibrated;            /* measured by `plimsoll calibrate` rather than built in */
+};
+
+/* struct plm_strategy - how the model is trained; zero is the default everywhere */
+struct plm_strategy {
+    int64_t batch, seq; /* 0: the model's default */
+    enum plm_precision precision;
+    enum plm_optimizer optimizer;
+    enum plm_checkpoint checkpoint;
+    int64_t checkpoint_count;      /* N of every=N and group=N */
+    const char *checkpoint_blocks; /* "0-3,7" */
+    bool checkpoint_reentrant;
+    int64_t accumulate;    /* micro-batches a step; 0 is 1 */
+    double clip_grad_norm; /* 0: no clipping */
+    enum plm_zero_grad zero_grad;
+    enum plm_zero_grad_at zero_grad_at;
+    bool keep_outputs, eval, channels_last;
+    const char
+        *frozen;   /* POSIX extended regular expression searched in parameter names; NULL: none */
+    int64_t steps; /* 0: until reserved memory repeats */
+    const struct plm_setting *settings;
+    size_t setting_count;
+    const char *allocator; /* PYTORCH_ALLOC_CONF; NULL: PyTorch's defaults */
+    const char *framework; /* NULL: the newest */
+    bool assume_ghostgpu;
+    enum plm_workspace cudnn_workspace;
+    plm_bytes cudnn_workspace_bytes;
+    const struct plm_device *device; /* NULL: no device; capacity and context still count */
+    plm_bytes capacity; /* device's total; 0: the device's own; without a device: unlimited */
+    plm_bytes context;  /* with has_context: in place of the device's */
+    bool has_context;
+    bool minimum_capacity; /* find it, by bisection */
+};
+
+/* ------------------------------------------------------------------ results */
+
+struct plm_memory {
+    plm_bytes requested; /* what tensors asked for and hold */
+    plm_bytes allocated; /* the allocator's blocks that are in use (max_memory_allocated) */
+    plm_bytes reserved;  /* what the allocator holds from the device (max_memory_reserved) */
+    plm_bytes device;    /* reserved + context: what nvidia-smi shows for the process */
+};
+
+struct plm_phase {
+    const char *name; /* "load", "forward", "backward", "optimizer", … as docs list them */
+    int step;         /* -1: before the first */
+    unsigned micro;
+    struct plm_memory peak; /* highest within the phase */
+    plm_bytes allocated_end, reserved_end;
+};
+
+struct plm_step_peak {
+    plm_bytes allocated, reserved, requested;
+};
+
+/* struct plm_share - bytes that are alive at the peak, under one heading */
+struct plm_share {
+    const char *name; /* category, block or operator */
+    plm_bytes bytes;  /* requested */
+    uint64_t count;   /* of tensors */
+};
+
+/* struct plm_ledger_line - one line of the bytes-per-parameter ledger */
+struct plm_ledger_line {
+    const char
+        *name; /* "weights", "gradients", "optimizer states", "master copies", "temporaries" */
+    plm_bytes bytes;
+    double per_parameter;
+};
+
+struct plm_result {
+    const char *model, *framework, *allocator;
+    uint64_t parameters, trainable_parameters;
+    int64_t batch, seq;
+    int fits; /* 1, 0, or -1: no device was given */
+    struct plm_memory peak;
+    struct {
+        const char *phase, *op, *block;
+        int step;
+        unsigned micro;
+    } at; /* of the allocated peak, the earliest maximum */
+    bool out_of_memory;
+    struct {
+        const char *phase, *op, *block;
+        int step;
+        plm_bytes request, segment; /* what was asked for, and the segment that could not be had */
+    } failure;                      /* with out_of_memory */
+    bool has_minimum_capacity;
+    plm_bytes minimum_capacity;  /* for the allocator, context not counted */
+    plm_bytes capacity, context; /* 0: none given */
+    uint64_t retries;            /* the allocator freed its cache and tried again */
+    uint64_t fallbacks; /* failed allocations that were caught (cuDNN takes another plan) */
+    const struct plm_step_peak *steps;
+    size_t step_count;
+    const struct plm_phase *phases;
+    size_t phase_count;
+    const struct plm_share *live_by_category, *live_by_block,
+        *live_by_operator; /* by bytes, descending */
+    size_t live_by_category_count, live_by_block_count, live_by_operator_count;
+    const struct plm_ledger_line *ledger;
+    size_t ledger_count;
+    const char *advice;          /* one line: where the peak is and what would lower it */
+    const char *const *warnings; /* for stderr */
+    size_t warning_count;
+    const char *const *unverified; /* rules behind this number that no reference has confirmed */
+    size_t unverified_count;
+    bool
+        workspace_unknown; /* cuDNN would choose workspaces that are not known here: figures are a lower bound */
+    plm_bytes workspace_low, workspace_high; /* its range, when unknown */
+    const struct plm_device *device;         /* NULL: none */
+};
+
+/* ------------------------------------------------------------------ models and devices */
+
+PLM_API struct plm_context *plm_context_create(void);
+PLM_API void plm_context_destroy(struct plm_context *context);
+
+/* plm_context_add_models(), plm_context_add_devices() - a folder that is searched for NAME.yaml, in the order added */
+PLM_API void plm_context_add_models(struct plm_context *context, const char *folder);
+PLM_API void plm_context_add_devices(struct plm_context *context, const char *folder);
+
+/* plm_model_load() - a zoo name, a YAML file, or a Hugging Face config.json of an architecture in the zoo */
+PLM_API PLM_MUST_CHECK enum plm_status plm_model_load(struct plm_context *context,
+                                                      const char *name,
+                                                      struct plm_model **ret_model,
+                                                      struct plm_error *reterr);
+PLM_API void plm_model_destroy(struct plm_model *model);
+
+/* plm_model_names() - the zoo's models, sorted */
+PLM_API PLM_MUST_CHECK enum plm_status plm_model_names(struct plm_context *context,
+                                                       const char *const **ret_names,
+                                                       size_t *ret_count,
+                                                       struct plm_error *reterr);
+
+struct plm_model_info {
+    const char *name, *about, *source;
+    uint64_t parameters;                      /* under the model's defaults */
+    int64_t batch, seq;                       /* defaults */
+    const struct plm_setting *dims, *options; /* values as text; options list their words */
+    size_t dim_count, option_count;
+};
+PLM_API PLM_MUST_CHECK enum plm_status plm_model_describe(struct plm_model *model,
+                                                          struct plm_model_info *ret_info,
+                                                          struct plm_error *reterr);
+
+/* plm_device_find() - a built-in profile's name, or a profile file */
+PLM_API PLM_MUST_CHECK enum plm_status plm_device_find(struct plm_context *context,
+                                                       const char *name,
+                                                       const struct plm_device **ret_device,
+                                                       struct plm_error *reterr);
+/* plm_devices() - every built-in profile, sorted by name */
+PLM_API PLM_MUST_CHECK enum plm_status plm_devices(struct plm_context *context,
+                                                   const struct plm_device **ret_devices,
+                                                   size_t *ret_count,
+                                                   struct plm_error *reterr);
+
+/* plm_frameworks() - the names that strategy.framework takes, newest first */
+PLM_API const char *const *plm_frameworks(size_t *ret_count);
+
+/* ------------------------------------------------------------------ answers */
+
+PLM_API PLM_MUST_CHECK enum plm_status plm_estimate(struct plm_model *model,
+                                                    const struct plm_strategy *strategy,
+                                                    struct plm_estimate **ret_estimate,
+                                                    struct plm_error *reterr);
+PLM_API const struct plm_result *plm_estimate_result(const struct plm_estimate *estimate);
+PLM_API void plm_estimate_destroy(struct plm_estimate *estimate);
+
+/* struct plm_life - one tensor of the timeline */
+struct plm_life {
+    plm_bytes requested, bytes; /* asked for; taken from the allocator */
+    uint64_t address;           /* in the allocator's model */
+    uint32_t born, died;        /* event numbers; died is UINT32_MAX for what outlives the run */
+    const char *category, *op, *block;
+    int step;
+};
+
+/* struct plm_moment - the allocator's figures after one event */
+struct plm_moment {
+    plm_bytes allocated, reserved;
+};
+
+struct plm_timeline {
+    const struct plm_life *lives; /* [life_count], by birth */
+    size_t life_count;
+    const struct plm_moment *moments; /* [event_count] */
+    size_t event_count;
+    const struct plm_phase *phases; /* with .event below */
+    const uint32_t *phase_events;   /* [phase_count]: the event at which each begins */
+    size_t phase_count;
+};
+/* plm_estimate_timeline() - the run event by event; made when first asked for */
+PLM_API PLM_MUST_CHECK enum plm_status plm_estimate_timeline(
+    struct plm_estimate *estimate,
+    const struct plm_timeline **ret_timeline,
+    struct plm_error *reterr);
+
+/* plm_dump() - a stage of the pipeline as text: "document", "model", "graph", "schedule", "memory" */
+PLM_API PLM_MUST_CHECK enum plm_status plm_dump(struct plm_model *model,
+                                                const struct plm_strategy *strategy,
+                                                const char *stage,
+                                                const char **ret_text, /* belongs to the model */
+                                                struct plm_error *reterr);
+
+struct plm_search {
+    struct plm_strategy strategy; /* batch is ignored */
+    double margin_share;          /* of the capacity; with has_margin */
+    plm_bytes margin_bytes;       /* absolute; the larger of the two counts */
+    bool has_margin;              /* otherwise the default, see the manual */
+    plm_bytes reserve;            /* kept free for others, on top of the margin */
+    int64_t global_batch; /* 0: none; otherwise micro-batch × accumulation makes exactly this */
+    int64_t multiple_of;  /* 0: 1 */
+    int64_t max_batch;    /* 0: no limit but what the numbers allow */
+    void (*progress)(void *context,
+                     const char *what,
+                     unsigned done,
+                     unsigned total); /* NULL: silent */
+    void *progress_context;
+};
+
+struct plm_candidate {
+    int64_t batch, accumulate;
+    struct plm_memory peak;
+    bool finishes; /* without a margin */
+    bool safe;     /* with the margin */
+};
+
+struct plm_plan_result {
+    int64_t batch; /* 0: not even the smallest fits */
+    int64_t accumulate;
+    plm_bytes margin, reserve, capacity, context;
+    const char *margin_reason;
+    const struct plm_candidate *candidates; /* around the answer, by batch */
+    size_t candidate_count;
+    bool not_monotone;               /* a smaller batch that was tried is not safe */
+    const char *flags;               /* ready to paste */
+    const struct plm_result *result; /* the estimate at the answer, or at the smallest batch */
+};
+PLM_API PLM_MUST_CHECK enum plm_status plm_plan(struct plm_model *model,
+                                                const struct plm_search *search,
+                                                struct plm_plan **ret_plan,
+                                                struct plm_error *reterr);
+PLM_API const struct plm_plan_result *plm_plan_result(const struct plm_plan *plan);
+PLM_API void plm_plan_destroy(struct plm_plan *plan);
+
+/* ------------------------------------------------------------------ the vocabulary */
+
+struct plm_operator_info {
+    const char *name, *help;
+    int least, most, outputs;
+};
+PLM_API const struct plm_operator_info *plm_operators(size_t *ret_count);
+
+struct plm_attribute_info {
+    const char *op, *name, *type, *fallback, *help;
+};
+PLM_API const struct plm_attribute_info *plm_attributes(size_t *ret_count);
+
+PLM_API const char *plm_version(void);
+
+#endif

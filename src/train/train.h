@@ -1,0 +1,51 @@
+/*
+ * train/train.h - the training loop with ghosts: load, then steps of batch, forward, backward, optimizer
+ *
+ * The caller makes a run, asks it for step after step, and replays what each has added to the schedule.
+ */
+#ifndef PLM_TRAIN_TRAIN_H
+#define PLM_TRAIN_TRAIN_H
+
+#include "ghost/ghost.h"
+#include "model/graph.h"
+#include "plimsoll/plimsoll.h"
+
+/* struct param - a parameter or buffer of the model; in the order of registration */
+struct param {
+    name_id name; /* "transformer.wte.weight" */
+    bool buffer, frozen;
+    enum dtype dtype; /* on the device, under the run's precision */
+    unsigned dims;
+    int64_t sizes[8];
+    struct tensor *tensor; /* the leaf, once loaded */
+};
+
+struct run; /* everything that lives as long as the run */
+
+/*
+ * train_create() - find the model's parameters by a mute run
+ *
+ * The schedule starts empty. @graph, @strategy and @around must outlive the run.
+ */
+PLM_MUST_CHECK enum plm_status train_create(const struct graph *graph,
+                                            const struct plm_strategy *strategy,
+                                            const struct surroundings *around,
+                                            struct names *names,
+                                            struct schedule *schedule,
+                                            struct arena *arena,
+                                            struct run **ret_run,
+                                            struct plm_error *reterr);
+
+/* train_load() - move the model to the device, make the optimizer: the marks "model_load" and "optimizer_init" */
+PLM_MUST_CHECK enum plm_status train_load(struct run *run, struct plm_error *reterr);
+
+/* train_step() - one step of the loop, appended to the schedule with its marks */
+PLM_MUST_CHECK enum plm_status train_step(struct run *run, struct plm_error *reterr);
+
+const struct param *train_params(const struct run *run, size_t *ret_count);
+const struct ghost *train_ghost(const struct run *run); /* for its records */
+
+/* train_warnings() - "nothing to checkpoint", as data */
+const char *const *train_warnings(const struct run *run, size_t *ret_count);
+
+#endif

@@ -21,4 +21,10 @@ void autocast_leave(struct ghost *g);
 bool autocast_cast(struct ghost *g, enum cast_policy policy, struct tensor **tensors, size_t count);
 void autocast_restore(struct ghost *g, bool was_active, struct tensor **tensors, size_t count);
 
+/* autocast_to() - x.to(dtype), recorded as ToCopyBackward; a new reference to @x when it has that type */
+struct tensor *autocast_to(struct tensor *x, enum dtype dtype);
+
+/* autocast_eligible() - does autocast look at this tensor at all: floating-point, and not float64 */
+bool autocast_eligible(const struct tensor *x);
+
 #endif

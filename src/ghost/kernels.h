@@ -34,15 +34,14 @@ struct tensor *kernel_reduce(struct tensor *x, uint32_t dims, bool keepdim, enum
 struct tensor *kernel_sum_to(struct tensor *x, unsigned dims, const int64_t *sizes);
 
 /*
- * kernel_reduce_scratch() - global memory that Reduce.cuh takes: bytes of its buffer and of its semaphores
+ * kernel_reduce_scratch() - the global memory that a reduction of @x takes and gives back (Reduce.cuh)
  *
- * Both are 0 when one block per output is enough. @accumulator is the size of an accumulated element (4; 16 for Welford).
+ * Nothing when one block per output is enough. @accumulator is the size of an accumulated element: 4 for
+ * sums and means of any 16- and 32-bit type, 16 for Welford's variance.
  */
-void kernel_reduce_scratch(const struct ghost *g,
+void kernel_reduce_scratch(struct ghost *g,
                            const struct tensor *x,
                            uint32_t dims,
-                           unsigned accumulator,
-                           plm_bytes *ret_buffer,
-                           plm_bytes *ret_semaphores);
+                           unsigned accumulator);
 
 #endif

@@ -1,0 +1,249 @@
+/*
+ * ghost/engine.c - the autograd engine: runs a graph from its root, youngest node first
+ *
+ * Mirrors torch/csrc/autograd/engine.cpp and input_buffer.cpp (2.15). A node runs when a gradient has come from each node
+ * that leads to it; among those that are ready, the one made last in the forward goes first, and AccumulateGrad before
+ * all. While a node runs, the gradients that it was given, its saved tensors and everything that it makes are alive.
+ */
+#include <string.h>
+
+#include "ghost/checkpoint.h"
+#include "ghost/kernels.h"
+
+enum { APPLY_EDGES = 16 }; /* more edges than this are rare: cat and stack of many */
+
+/* struct task - one call of backward(); nested calls have one each */
+struct task {
+    struct ghost *ghost;
+    uint32_t visit;
+    struct node **heap; /* [heap_count] ready nodes, a max-heap by sequence */
+    size_t heap_count, heap_capacity;
+    struct node **stack; /* scratch of the search */
+    size_t stack_count, stack_capacity;
+    struct suspended *suspended; /* nodes that an outer task has partly fed */
+};
+
+struct suspended {
+    struct suspended *next;
+    struct node *node;
+    uint32_t visit, dependencies;
+    struct tensor *gradient;
+};
+
+static void heap_push(struct task *task, struct node *n)
+{
+    arena_push(task->ghost->arena, task->heap, task->heap_count, task->heap_capacity, n);
+    size_t i = task->heap_count - 1;
+
+    while (i > 0 && task->heap[(i - 1) / 2]->sequence < n->sequence) {
+        task->heap[i] = task->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    task->heap[i] = n;
+}
+
+static struct node *heap_pop(struct task *task)
+{
+    struct node *top = task->heap[0];
+    struct node *last = task->heap[--task->heap_count];
+    size_t i = 0;
+
+    for (;;) {
+        size_t child = 2 * i + 1;
+
+        if (child >= task->heap_count)
+            break;
+        if (child + 1 < task->heap_count &&
+            task->heap[child + 1]->sequence > task->heap[child]->sequence)
+            child++;
+        if (task->heap[child]->sequence <= last->sequence)
+            break;
+        task->heap[i] = task->heap[child];
+        i = child;
+    }
+    task->heap[i] = last;
+    return top;
+}
+
+/* discover() - first sight of a node in this pass */
+static void discover(struct task *task, struct node *n)
+{
+    if (n->dependencies > 0 || n->outputs[0].gradient) {
+        /* an outer backward is waiting to run it too (a parameter used inside and outside of a checkpoint) */
+        struct suspended *s = arena_new(task->ghost->arena, struct suspended);
+
+        *s = (struct suspended){ task->suspended, n, n->visit, n->dependencies,
+                                 n->outputs[0].gradient };
+        n->outputs[0].gradient = NULL;
+        task->suspended = s;
+    }
+    n->visit = task->visit;
+    n->dependencies = 0;
+    arena_push(task->ghost->arena, task->stack, task->stack_count, task->stack_capacity, n);
+}
+
+static void count_dependencies(struct task *task, struct node *root)
+{
+    discover(task, root);
+    while (task->stack_count > 0) {
+        struct node *n = task->stack[--task->stack_count];
+
+        for (uint32_t i = 0; i < n->edge_count; i++) {
+            struct node *next = n->edges[i].node;
+
+            if (!next)
+                continue;
+            if (next->visit != task->visit)
+                discover(task, next);
+            next->dependencies++;
+        }
+    }
+}
+
+/* input_buffer.cpp, accumulate: in place only when nobody else can see the stored gradient */
+static void add_to_buffer(struct output *buffer, struct tensor *grad)
+{
+    struct tensor *old = buffer->gradient;
+
+    if (!old) {
+        buffer->gradient = grad;
+        return;
+    }
+    bool exclusive =
+        old->refs == 1 && old->storage->refs == 1 && !old->view && tensor_is_dense(old);
+
+    if (!exclusive)
+        buffer->gradient = kernel_pointwise(grad->ghost, kernel_promote(old, grad),
+                                            (struct tensor *[]){ old, grad }, 2);
+    if (!exclusive)
+        tensor_drop(old);
+    tensor_drop(grad);
+}
+
+/* validate_outputs(): sum what was broadcast, cast to the type of the forward's input */
+static struct tensor *validated(struct tensor *grad, const struct output *wanted)
+{
+    struct tensor *summed = kernel_sum_to(grad, wanted->dims, wanted->sizes);
+
+    tensor_drop(grad);
+    if (!summed || summed->dtype == wanted->dtype)
+        return summed;
+    struct tensor *cast = kernel_cast(summed, wanted->dtype);
+
+    tensor_drop(summed);
+    return cast;
+}
+
+static void release_saved(struct node *n)
+{
+    for (uint32_t i = 0; i < n->saved_count; i++)
+        checkpoint_forget(&n->saved[i]);
+}
+
+/* evaluate_function() */
+static void run_node(struct task *task, struct node *n)
+{
+    struct ghost *g = task->ghost;
+    struct tensor *few_in[4], *few_out[APPLY_EDGES];
+    struct tensor **grads = few_in, **ret = few_out;
+
+    if (n->output_count > 4)
+        grads = pool_alloc(&g->pool, n->output_count * sizeof *grads);
+    if (n->edge_count > APPLY_EDGES)
+        ret = pool_alloc(&g->pool, n->edge_count * sizeof *ret);
+    if (n->edge_count > 0)
+        memset(ret, 0, n->edge_count * sizeof *ret);
+    bool any = false;
+
+    for (uint32_t i = 0; i < n->output_count; i++) {
+        grads[i] = n->outputs[i].gradient;
+        n->outputs[i].gradient = NULL;
+        any = any || grads[i];
+    }
+    g->op = n->op;
+    g->path = n->path;
+    if (any)
+        n->backward->apply(g, n, grads, ret);
+    for (uint32_t i = 0; i < n->edge_count; i++)
+        if (ret[i])
+            ret[i] = validated(ret[i], node_input(n, i));
+    for (uint32_t i = 0; i < n->output_count; i++)
+        tensor_drop(grads[i]);
+    release_saved(n);
+    for (uint32_t i = 0; i < n->edge_count; i++) {
+        struct node *next = n->edges[i].node;
+
+        if (!next)
+            continue;
+        if (ret[i])
+            add_to_buffer(&next->outputs[n->edges[i].input_nr], ret[i]);
+        if (--next->dependencies == 0)
+            heap_push(task, next);
+    }
+    if (n->output_count > 4)
+        pool_free(&g->pool, grads, n->output_count * sizeof *grads);
+    if (n->edge_count > APPLY_EDGES)
+        pool_free(&g->pool, ret, n->edge_count * sizeof *ret);
+}
+
+static void resume(struct task *task)
+{
+    for (struct suspended *s = task->suspended; s; s = s->next) {
+        s->node->visit = s->visit;
+        s->node->dependencies = s->dependencies;
+        s->node->outputs[0].gradient = s->gradient;
+    }
+}
+
+/* drain() - after a failure: let go of what has not run */
+static void drain(struct task *task)
+{
+    while (task->heap_count > 0) {
+        struct node *n = heap_pop(task);
+
+        for (uint32_t i = 0; i < n->output_count; i++) {
+            tensor_drop(n->outputs[i].gradient);
+            n->outputs[i].gradient = NULL;
+        }
+    }
+}
+
+void autograd_backward(struct ghost *g, struct tensor *root, struct tensor *grad)
+{
+    if (!root || g->halt)
+        return;
+    if (!root->requires_grad) {
+        ghost_fail(g, PLM_E_MODEL,
+                   "the loss does not depend on a parameter that requires a gradient");
+        return;
+    }
+    struct node *first = root->grad_fn ? root->grad_fn : root->accumulator;
+    struct task task = { .ghost = g, .visit = ++g->visit };
+    struct ghost outer = *g; /* what this call changes and must put back */
+
+    g->category = CATEGORY_ACTIVATION_GRADIENT;
+    TENSOR_AUTO *ones = grad ? tensor_ref(grad) : tensor_like(g, root, root->dtype);
+
+    g->grad_enabled = false;
+    g->backward = true;
+    g->thread = 1;
+    g->frame = NULL;
+    g->autocast.enabled = false;
+    count_dependencies(&task, first);
+    first->outputs[root->grad_fn ? root->output_nr : 0].gradient = tensor_ref(ones);
+    node_ref(first);
+    heap_push(&task, first);
+    while (task.heap_count > 0 && !g->halt)
+        run_node(&task, heap_pop(&task));
+    drain(&task);
+    node_drop(first);
+    resume(&task);
+    g->category = outer.category;
+    g->grad_enabled = outer.grad_enabled;
+    g->backward = outer.backward;
+    g->thread = outer.thread;
+    g->frame = outer.frame;
+    g->autocast.enabled = outer.autocast.enabled;
+    g->op = outer.op;
+    g->path = outer.path;
+}

@@ -1,0 +1,94 @@
+/*
+ * ghost/ghost.c - a run's state, and its one way to ask for memory
+ *
+ * Invariant: with a schedule, record_count == schedule->allocation_count + 1 (record 0 is unused), so that an
+ * allocation's number finds its meaning.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ghost/ghost.h"
+
+void ghost_init(struct ghost *g,
+                struct arena *arena,
+                struct names *names,
+                struct schedule *schedule,
+                const struct surroundings *around)
+{
+    *g = (struct ghost){
+        .arena = arena,
+        .pool = { .arena = arena },
+        .schedule = schedule,
+        .around = *around,
+        .names = names,
+        .op = OP_COUNT,
+        .training = true,
+        .grad_enabled = true,
+        .sequence = 1,
+    };
+    arena_push(arena, g->records, g->record_count, g->record_capacity, (struct record){ 0 });
+}
+
+struct tensor *ghost_fail(struct ghost *g, enum plm_status status, const char *format, ...)
+{
+    if (g->halt == HALT_FAILED)
+        return NULL;
+    char text[sizeof g->error.message];
+    const char *path = g->names ? names_text(g->names, g->path) : "";
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    g->halt = HALT_FAILED;
+    if (g->op == OP_COUNT)
+        g->status = plm_fail_at(&g->error, status, g->at, "%s", text);
+    else if (*path)
+        g->status =
+            plm_fail_at(&g->error, status, g->at, "%s '%s': %s", op_defs[g->op].name, path, text);
+    else
+        g->status = plm_fail_at(&g->error, status, g->at, "%s: %s", op_defs[g->op].name, text);
+    return NULL;
+}
+
+uint32_t ghost_alloc(struct ghost *g, plm_bytes bytes)
+{
+    if (!g->schedule || g->halt || bytes == 0)
+        return 0;
+    struct record record = {
+        .bytes = bytes,
+        .path = g->path,
+        .op = (uint16_t)g->op,
+        .category = (uint8_t)g->category,
+        .backward = g->backward,
+    };
+
+    arena_push(g->arena, g->records, g->record_count, g->record_capacity, record);
+    return schedule_alloc(g->schedule, bytes, 0);
+}
+
+void ghost_free(struct ghost *g, uint32_t allocation)
+{
+    if (g->schedule && allocation)
+        schedule_free(g->schedule, allocation);
+}
+
+static void transient(struct ghost *g, plm_bytes bytes, enum category category)
+{
+    enum category outer = g->category;
+
+    g->category = category;
+    ghost_free(g, ghost_alloc(g, bytes));
+    g->category = outer;
+}
+
+void ghost_scratch(struct ghost *g, plm_bytes bytes)
+{
+    transient(g, bytes, CATEGORY_TEMPORARY);
+}
+
+void ghost_workspace(struct ghost *g, plm_bytes bytes)
+{
+    transient(g, bytes, CATEGORY_WORKSPACE);
+}

@@ -1,0 +1,21 @@
+/* cli/answer.h - the answer's way to standard output or to the file of --output */
+#ifndef PLM_CLI_ANSWER_H
+#define PLM_CLI_ANSWER_H
+
+#include "base/buf.h"
+#include "cli/command.h"
+#include "report/report.h"
+
+/* answer_renderer() - what --json and --csv ask for */
+const struct renderer *answer_renderer(const struct cli *cli);
+
+/*
+ * answer_write() - print @answer; returns @status, or the status of the failure, which was then reported
+ *
+ * Everything is written at the end and checked: a full disk and a closed standard output are failures.
+ */
+enum exit_status answer_write(const struct cli *cli,
+                              const struct buf *answer,
+                              enum exit_status status);
+
+#endif

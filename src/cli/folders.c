@@ -1,0 +1,86 @@
+/* cli/folders.c - where models and device profiles are looked for; PLIMSOLL_MODELS and PLIMSOLL_DEVICES are read here */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "cli/folders.h"
+
+typedef void add_folder(struct plm_context *context, const char *folder);
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static const char *join(struct arena *arena, const char *folder, const char *name)
+{
+    struct buf path = { .arena = arena };
+
+    buf_printf(&path, "%s/%s", folder, name);
+    return buf_string(&path);
+}
+
+/* own_share() - ../share/plimsoll from the program's own folder; NULL when that cannot be found */
+static const char *own_share(struct arena *arena)
+{
+    char path[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    char *slash;
+
+    if (length <= 0)
+        return NULL;
+    path[length] = '\0';
+    slash = strrchr(path, '/');
+    if (!slash)
+        return NULL;
+    *slash = '\0';
+    return join(arena, path, "../share/plimsoll");
+}
+
+static void add_listed(struct plm_context *context,
+                       struct arena *arena,
+                       const char *list,
+                       add_folder *add)
+{
+    while (list && *list) {
+        size_t length = strcspn(list, ":");
+
+        if (length > 0)
+            add(context, arena_copy(arena, list, length));
+        list += length + (list[length] == ':');
+    }
+}
+
+static void add_kind(struct plm_context *context,
+                     struct arena *arena,
+                     const char *kind,
+                     const char *variable,
+                     const char *source,
+                     add_folder *add)
+{
+    const char *share = own_share(arena);
+    const char *own = share ? join(arena, share, kind) : NULL;
+    const char *compiled = join(arena, PLM_DATADIR, kind);
+
+    add_listed(context, arena, getenv(variable), add);
+    if (own && is_folder(own))
+        add(context, own);
+    else if (is_folder(source))
+        add(context, source);
+    if (is_folder(compiled))
+        add(context, compiled);
+}
+
+void folders_add(struct plm_context *context, struct arena *arena)
+{
+    add_kind(context, arena, "models", "PLIMSOLL_MODELS", PLM_SOURCE_MODELS,
+             plm_context_add_models);
+    add_kind(context, arena, "devices", "PLIMSOLL_DEVICES", PLM_SOURCE_DEVICES,
+             plm_context_add_devices);
+}

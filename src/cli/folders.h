@@ -1,0 +1,17 @@
+/* cli/folders.h - where models and device profiles are looked for */
+#ifndef PLM_CLI_FOLDERS_H
+#define PLM_CLI_FOLDERS_H
+
+#include "base/arena.h"
+#include "plimsoll/plimsoll.h"
+
+/*
+ * folders_add() - give @context its folders, the first that has a name wins
+ *
+ * Those of PLIMSOLL_MODELS and PLIMSOLL_DEVICES (lists separated by ':'), then share/plimsoll beside the program's own
+ * folder; a program that was not installed has none there and takes its source's. The compiled-in data folder comes last.
+ * The names are kept in @arena, which must outlive @context.
+ */
+void folders_add(struct plm_context *context, struct arena *arena);
+
+#endif

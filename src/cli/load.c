@@ -1,0 +1,37 @@
+/* cli/load.c - model and strategy from the command line */
+#include "cli/load.h"
+
+const char load_missing[] =
+    "needs a MODEL: a name that 'plimsoll models' lists, a YAML file or a config.json";
+
+enum plm_status load_strategy(struct cli *cli,
+                              struct plm_strategy *ret_strategy,
+                              struct plm_error *reterr)
+{
+    struct plm_strategy strategy = cli->options.strategy;
+
+    if (cli->options.device) {
+        enum plm_status status =
+            plm_device_find(cli->context, cli->options.device, &strategy.device, reterr);
+
+        if (status != PLM_OK)
+            return status;
+    }
+    *ret_strategy = strategy;
+    return PLM_OK;
+}
+
+enum plm_status load_model(struct cli *cli, struct plm_model **ret_model, struct plm_error *reterr)
+{
+    return plm_model_load(cli->context, cli->arguments[0], ret_model, reterr);
+}
+
+enum plm_status load_both(struct cli *cli,
+                          struct plm_model **ret_model,
+                          struct plm_strategy *ret_strategy,
+                          struct plm_error *reterr)
+{
+    enum plm_status status = load_strategy(cli, ret_strategy, reterr);
+
+    return status == PLM_OK ? load_model(cli, ret_model, reterr) : status;
+}

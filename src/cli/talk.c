@@ -1,0 +1,62 @@
+/* cli/talk.c - standard error, in the form that editors jump to */
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/talk.h"
+
+void talk_error(const struct plm_error *error)
+{
+    if (error->file[0] == '\0')
+        fputs("plimsoll", stderr);
+    else if (error->line > 0)
+        fprintf(stderr, "%s:%u:%u", error->file, error->line, error->column);
+    else
+        fputs(error->file, stderr);
+    fprintf(stderr, ": %s%s%s\n", error->path, error->path[0] ? ": " : "",
+            error->message[0] ? error->message : "failed without saying why");
+}
+
+enum exit_status talk_fail(enum plm_status status, const struct plm_error *error)
+{
+    talk_error(error);
+    return status == PLM_E_DEVICE ? EXIT_TROUBLE : EXIT_USAGE;
+}
+
+void talk_warnings(const char *const *warnings, size_t warning_count)
+{
+    for (size_t i = 0; i < warning_count; i++)
+        fprintf(stderr, "plimsoll: warning: %s\n", warnings[i]);
+}
+
+static double now(void)
+{
+    struct timespec time;
+
+    if (clock_gettime(CLOCK_MONOTONIC, &time) != 0)
+        return 0;
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+void progress_report(void *context, const char *what, unsigned done, unsigned total)
+{
+    struct progress *progress = context;
+    double time = now();
+
+    if (progress->started == 0)
+        progress->started = time;
+    if (time - progress->started < 1 || time - progress->shown < 0.1 || !isatty(STDERR_FILENO))
+        return;
+    progress->shown = time;
+    if (total > 0)
+        fprintf(stderr, "\r\033[K%s %u of %u", what, done, total);
+    else
+        fprintf(stderr, "\r\033[K%s %u", what, done);
+}
+
+void progress_finish(struct progress *progress)
+{
+    if (progress->shown > 0)
+        fputs("\r\033[K", stderr);
+    progress->shown = 0;
+}

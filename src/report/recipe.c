@@ -1,0 +1,104 @@
+/* report/recipe.c - the strategy as pairs of option and value */
+#include <string.h>
+
+#include "base/units.h"
+#include "report/recipe.h"
+#include "report/words.h"
+
+struct items {
+    struct arena *arena;
+    struct recipe_item *items;
+    size_t count, capacity;
+};
+
+static void add(struct items *items, struct recipe_item item)
+{
+    arena_push(items->arena, items->items, items->count, items->capacity, item);
+}
+
+static void add_text(struct items *items, const char *key, const char *text, bool usual)
+{
+    add(items,
+        (struct recipe_item){
+            .key = key, .kind = text ? RECIPE_TEXT : RECIPE_ABSENT, .text = text, .usual = usual });
+}
+
+static void add_count(struct items *items, const char *key, int64_t count, bool usual)
+{
+    add(items,
+        (struct recipe_item){ .key = key, .kind = RECIPE_COUNT, .count = count, .usual = usual });
+}
+
+static void add_bool(struct items *items, const char *key, bool value)
+{
+    add(items,
+        (struct recipe_item){ .key = key, .kind = RECIPE_BOOL, .count = value, .usual = !value });
+}
+
+static const char *checkpoint_text(const struct plm_strategy *strategy, struct arena *arena)
+{
+    struct buf text = { .arena = arena };
+
+    buf_text(&text, words_checkpoint.items[strategy->checkpoint]);
+    if (strategy->checkpoint == PLM_CHECKPOINT_BLOCKS)
+        buf_text(&text, strategy->checkpoint_blocks ? strategy->checkpoint_blocks : "");
+    if (strategy->checkpoint == PLM_CHECKPOINT_EVERY ||
+        strategy->checkpoint == PLM_CHECKPOINT_GROUP)
+        buf_printf(&text, "%lld", (long long)strategy->checkpoint_count);
+    return buf_string(&text);
+}
+
+static const char *workspace_text(const struct plm_strategy *strategy, struct arena *arena)
+{
+    char text[UNITS_TEXT];
+
+    if (strategy->cudnn_workspace != PLM_WORKSPACE_BYTES)
+        return words_workspace.items[strategy->cudnn_workspace];
+    units_format_exact(strategy->cudnn_workspace_bytes, text);
+    return arena_copy(arena, text, strlen(text));
+}
+
+const struct recipe_item *recipe_items(const struct report *report,
+                                       struct arena *arena,
+                                       size_t *ret_count)
+{
+    const struct plm_strategy *s = report->strategy;
+    const struct plm_result *r = report->result;
+    struct items items = { .arena = arena };
+
+    add_count(&items, "batch", r->batch, false);
+    add_count(&items, "seq", r->seq, r->seq == 0);
+    add_text(&items, "precision", words_precision.items[s->precision], false);
+    add_text(&items, "optimizer", words_optimizer.items[s->optimizer], false);
+    add_text(&items, "checkpoint", checkpoint_text(s, arena), s->checkpoint == PLM_CHECKPOINT_NONE);
+    add_bool(&items, "checkpoint_reentrant", s->checkpoint_reentrant);
+    if (report->plan)
+        add_count(&items, "accumulate", report->plan->accumulate, report->plan->accumulate <= 1);
+    else
+        add_count(&items, "accumulate", s->accumulate ? s->accumulate : 1, s->accumulate <= 1);
+    if (s->clip_grad_norm > 0)
+        add(&items, (struct recipe_item){
+                        .key = "clip_grad_norm", .kind = RECIPE_REAL, .real = s->clip_grad_norm });
+    else
+        add_text(&items, "clip_grad_norm", NULL, true);
+    add_text(&items, "zero_grad", words_zero_grad.items[s->zero_grad],
+             s->zero_grad == PLM_ZERO_GRAD_SET_TO_NONE);
+    add_text(&items, "zero_grad_at", words_zero_grad_at.items[s->zero_grad_at],
+             s->zero_grad_at == PLM_ZERO_GRAD_AT_END);
+    add_bool(&items, "keep_outputs", s->keep_outputs);
+    add_text(&items, "frozen", s->frozen, !s->frozen);
+    add_bool(&items, "eval", s->eval);
+    add_bool(&items, "channels_last", s->channels_last);
+    if (s->steps > 0)
+        add_count(&items, "steps", s->steps, true);
+    else
+        add_text(&items, "steps", NULL, true);
+    add_text(&items, "framework", r->framework, false);
+    add_text(&items, "allocator", s->allocator ? s->allocator : "", !s->allocator);
+    add_text(&items, "cudnn_workspace", workspace_text(s, arena),
+             s->cudnn_workspace == PLM_WORKSPACE_AUTO);
+    add_text(&items, "assume", s->assume_ghostgpu ? "ghostgpu" : NULL, !s->assume_ghostgpu);
+    add_text(&items, "device", r->device ? r->device->name : report->device_name, true);
+    *ret_count = items.count;
+    return items.items;
+}

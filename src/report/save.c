@@ -1,0 +1,123 @@
+#define _GNU_SOURCE /* mkostemp */
+/*
+ * report/save.c - write a file whole or not at all
+ *
+ * A temporary file in the target's folder, fsync, rename: a reader sees the old file or the new one, never half of it, also
+ * after a crash.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "report/save.h"
+
+enum plm_status save_stream(
+    int fd, const char *name, const char *data, size_t length, struct plm_error *reterr)
+{
+    while (length > 0) {
+        ssize_t written = write(fd, data, length);
+
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return plm_fail(reterr, PLM_E_IO, "cannot write to %.160s: %s", name,
+                            strerror(written ? errno : EIO));
+        data += written;
+        length -= (size_t)written;
+    }
+    return PLM_OK;
+}
+
+static enum plm_status cannot(const char *path, int why, struct plm_error *reterr)
+{
+    return plm_fail(reterr, PLM_E_USAGE, "cannot create '%.160s': %s", path, strerror(why));
+}
+
+/* save_direct() - into what exists already and is no regular file */
+static enum plm_status save_direct(const char *path,
+                                   const char *data,
+                                   size_t length,
+                                   struct plm_error *reterr)
+{
+    enum plm_status status;
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+
+    if (fd < 0)
+        return cannot(path, errno, reterr);
+    status = save_stream(fd, path, data, length, reterr);
+    if (close(fd) != 0 && status == PLM_OK)
+        status = plm_fail(reterr, PLM_E_IO, "cannot write to %.160s: %s", path, strerror(errno));
+    return status;
+}
+
+/* permissions() - what open() would have given a new file, or what the old one has */
+static mode_t permissions(const struct stat *old)
+{
+    mode_t mask;
+
+    if (old)
+        return old->st_mode & 07777;
+    mask = umask(0);
+    umask(mask);
+    return 0666 & ~mask;
+}
+
+/* fill() - the temporary file's bytes and mode, safely on the disk */
+static enum plm_status fill(int fd,
+                            const char *path,
+                            mode_t mode,
+                            const char *data,
+                            size_t length,
+                            struct plm_error *reterr)
+{
+    enum plm_status status = save_stream(fd, path, data, length, reterr);
+
+    if (status == PLM_OK && (fchmod(fd, mode) != 0 || fsync(fd) != 0))
+        status = plm_fail(reterr, PLM_E_IO, "cannot write to %.160s: %s", path, strerror(errno));
+    return status;
+}
+
+enum plm_status save_file(const char *path,
+                          const char *data,
+                          size_t length,
+                          struct plm_error *reterr)
+{
+    char target[PATH_MAX], temporary[PATH_MAX];
+    struct stat old;
+    bool exists = stat(path, &old) == 0;
+    enum plm_status status;
+
+    if (exists && S_ISDIR(old.st_mode))
+        return cannot(path, EISDIR, reterr);
+    if (exists && !S_ISREG(old.st_mode))
+        return save_direct(path, data, length, reterr);
+    if (!exists && errno != ENOENT)
+        return cannot(path, errno, reterr);
+    if (exists && access(path, W_OK) != 0) /* a rename would go around the file's own permissions */
+        return cannot(path, errno, reterr);
+    if (exists ? !realpath(path, target)
+               : snprintf(target, sizeof target, "%s", path) >= (int)sizeof target)
+        return cannot(path, exists ? errno : ENAMETOOLONG, reterr);
+    if (snprintf(temporary, sizeof temporary, "%s.XXXXXX", target) >= (int)sizeof temporary)
+        return cannot(path, ENAMETOOLONG, reterr);
+
+    int fd = mkostemp(temporary, O_CLOEXEC);
+
+    if (fd < 0)
+        return cannot(path, errno, reterr);
+    status = fill(fd, path, permissions(exists ? &old : NULL), data, length, reterr);
+    if (close(fd) != 0 && status == PLM_OK)
+        status = plm_fail(reterr, PLM_E_IO, "cannot write to %.160s: %s", path, strerror(errno));
+    if (status == PLM_OK && rename(temporary, target) != 0)
+        status = cannot(path, errno, reterr);
+    if (status != PLM_OK)
+        unlink(temporary);
+    return status;
+}

@@ -1,0 +1,52 @@
+/* report/words.c - the words for the strategy's choices; a missing one is an empty string in a test */
+#include "report/words.h"
+#include "plimsoll/plimsoll.h"
+
+#define WORDS(name, ...)                                                                           \
+    static const char *const name##_items[] = { __VA_ARGS__ };                                     \
+    const struct words name = { name##_items, sizeof name##_items / sizeof *name##_items }
+
+/* clang-format off */
+WORDS(words_precision,
+      [PLM_PRECISION_FP32] = "fp32",
+      [PLM_PRECISION_BF16] = "bf16",
+      [PLM_PRECISION_FP16] = "fp16",
+      [PLM_PRECISION_AMP_BF16] = "amp-bf16",
+      [PLM_PRECISION_AMP_FP16] = "amp-fp16");
+
+WORDS(words_optimizer,
+      [PLM_OPTIMIZER_ADAMW] = "adamw",
+      [PLM_OPTIMIZER_NONE] = "none",
+      [PLM_OPTIMIZER_SGD] = "sgd",
+      [PLM_OPTIMIZER_SGD_MOMENTUM] = "sgd-momentum",
+      [PLM_OPTIMIZER_ADAM] = "adam",
+      [PLM_OPTIMIZER_ADAMW_FUSED] = "adamw-fused",
+      [PLM_OPTIMIZER_ADAMW_LOOP] = "adamw-loop",
+      [PLM_OPTIMIZER_ADAFACTOR] = "adafactor",
+      [PLM_OPTIMIZER_RMSPROP] = "rmsprop",
+      [PLM_OPTIMIZER_ADAGRAD] = "adagrad",
+      [PLM_OPTIMIZER_LION] = "lion",
+      [PLM_OPTIMIZER_ADAMW_8BIT] = "adamw-8bit");
+
+/* '=' at the end: a value follows */
+WORDS(words_checkpoint,
+      [PLM_CHECKPOINT_NONE] = "none",
+      [PLM_CHECKPOINT_FULL] = "full",
+      [PLM_CHECKPOINT_EVERY] = "every=",
+      [PLM_CHECKPOINT_GROUP] = "group=",
+      [PLM_CHECKPOINT_SQRT] = "sqrt",
+      [PLM_CHECKPOINT_BLOCKS] = "blocks=",
+      [PLM_CHECKPOINT_AUTO] = "auto");
+
+WORDS(words_zero_grad,
+      [PLM_ZERO_GRAD_SET_TO_NONE] = "set-to-none",
+      [PLM_ZERO_GRAD_ZERO] = "zero");
+
+WORDS(words_zero_grad_at,
+      [PLM_ZERO_GRAD_AT_END] = "end",
+      [PLM_ZERO_GRAD_AT_BEGIN] = "begin",
+      [PLM_ZERO_GRAD_AT_BEFORE_BACKWARD] = "before-backward");
+
+WORDS(words_workspace,
+      [PLM_WORKSPACE_AUTO] = "auto",
+      [PLM_WORKSPACE_NONE] = "none");

@@ -26,6 +26,7 @@ struct tensor *view_clone(struct tensor *x);
 struct tensor *view_to(struct tensor *x,
                        enum dtype dtype); /* _to_copy, recorded; a reference when nothing changes */
 struct tensor *view_cat(struct ghost *g, struct tensor *const *x, size_t count, int64_t dim);
+struct tensor *view_stack(struct ghost *g, struct tensor *const *x, size_t count, int64_t dim);
 struct tensor *view_pad(struct tensor *x,
                         const int64_t *pad,
                         size_t pad_count); /* constant_pad_nd */

@@ -1,6 +1,6 @@
-/* support/test.h - cmocka, behind the headers that it must come after */
-#ifndef PLM_SUPPORT_TEST_H
-#define PLM_SUPPORT_TEST_H
+/* support/test.h - cmocka with what it needs before it, in the order it needs it; include this alone */
+#ifndef PLM_TESTS_SUPPORT_TEST_H
+#define PLM_TESTS_SUPPORT_TEST_H
 
 /* clang-format off */
 #include <stdarg.h>

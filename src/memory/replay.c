@@ -1,0 +1,152 @@
+/*
+ * memory/replay.c - events in, peaks out
+ *
+ * Equations: replay.peak.x == max over all events of stats.now.x; replay.peak_event is the least event at which
+ * stats.now.allocated == replay.peak.allocated.
+ */
+#include <assert.h>
+
+#include "base/num.h"
+#include "memory/replay.h"
+
+void replay_start(struct replay *replay,
+                  const struct schedule *schedule,
+                  struct memory *memory,
+                  struct arena *arena)
+{
+    *replay = (struct replay){
+        .schedule = schedule,
+        .memory = memory,
+        .arena = arena,
+        .observer = replay->observer,
+        .user = replay->user,
+        .phases = replay->phases,
+        .phase_capacity = replay->phase_capacity,
+        .blocks = replay->blocks,
+        .block_capacity = replay->block_capacity,
+    };
+}
+
+static struct memory_sizes larger(struct memory_sizes a, struct memory_sizes b)
+{
+    return (struct memory_sizes){
+        .requested = num_max(a.requested, b.requested),
+        .allocated = num_max(a.allocated, b.allocated),
+        .active = num_max(a.active, b.active),
+        .reserved = num_max(a.reserved, b.reserved),
+    };
+}
+
+/* Bring the open phase and the whole up to date. */
+static void take_stock(struct replay *replay)
+{
+    const struct memory_stats *stats = memory_stats(replay->memory);
+
+    replay->peak = larger(replay->peak, stats->peak);
+    if (replay->phase_count > 0)
+        replay->phases[replay->phase_count - 1] =
+            (struct replay_phase){ .end = stats->now, .peak = stats->peak };
+}
+
+static void start_phase(struct replay *replay)
+{
+    take_stock(replay);
+    memory_reset_peaks(replay->memory);
+    arena_push(replay->arena, replay->phases, replay->phase_count, replay->phase_capacity,
+               (struct replay_phase){ 0 });
+}
+
+static void make_room(struct replay *replay)
+{
+    while (replay->block_count <= replay->schedule->allocation_count)
+        arena_push(replay->arena, replay->blocks, replay->block_count, replay->block_capacity, 0);
+}
+
+/* The event after the chain that @event belongs to. */
+static size_t chain_end(const struct schedule *schedule, size_t event)
+{
+    while (schedule->events[event].kind == EVENT_TRY_ALLOC)
+        event++;
+    return event + 1;
+}
+
+/* Play an allocation and its alternatives. Returns the event to go on with, or 0 when none fits. */
+static size_t play_alloc(struct replay *replay, size_t event)
+{
+    const struct schedule *schedule = replay->schedule;
+
+    for (;; event++) {
+        const struct event *it = &schedule->events[event];
+        memory_block_id block = 0;
+
+        if (it->bytes == 0 || memory_alloc(replay->memory, it->bytes, it->stream, &block)) {
+            replay->blocks[it->allocation] = block;
+            return chain_end(schedule, event);
+        }
+        replay->event = event;
+        if (it->kind == EVENT_ALLOC)
+            return 0;
+        replay->tries_failed++;
+    }
+}
+
+static void play_free(struct replay *replay, uint32_t allocation)
+{
+    memory_block_id block = replay->blocks[allocation];
+
+    replay->blocks[allocation] = 0;
+    if (block != 0)
+        memory_free(replay->memory, block);
+}
+
+/* Play one event. Returns the next, or 0 when it did not fit. */
+static size_t play(struct replay *replay, size_t event)
+{
+    const struct event *it = &replay->schedule->events[event];
+
+    switch ((enum event_kind)it->kind) {
+    case EVENT_ALLOC:
+    case EVENT_TRY_ALLOC:
+        return play_alloc(replay, event);
+    case EVENT_FREE:
+        play_free(replay, it->allocation);
+        break;
+    case EVENT_USE:
+        if (replay->blocks[it->allocation] != 0)
+            memory_use(replay->memory, replay->blocks[it->allocation], it->stream);
+        break;
+    case EVENT_MARK:
+        start_phase(replay);
+        break;
+    case EVENT_EMPTY:
+        memory_empty(replay->memory);
+        break;
+    }
+    return event + 1;
+}
+
+bool replay_run(struct replay *replay, size_t event_end)
+{
+    const struct memory_stats *stats = memory_stats(replay->memory);
+    plm_bytes peak = replay->peak.allocated;
+
+    assert(event_end <= replay->schedule->event_count && !replay->out_of_memory);
+    make_room(replay);
+    while (replay->event < event_end) {
+        size_t next = play(replay, replay->event);
+
+        if (next == 0) {
+            replay->out_of_memory = true;
+            break;
+        }
+        if (stats->now.allocated > peak) {
+            peak = stats->now.allocated;
+            replay->peak_event = next - 1;
+        }
+        if (replay->observer)
+            replay->observer(replay->user, next - 1, stats);
+        replay->event = next;
+    }
+    take_stock(replay);
+    return !replay->out_of_memory;
+}

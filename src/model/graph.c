@@ -1,0 +1,686 @@
+/*
+ * model/graph.c - filling in the numbers: from a model and settings to a graph
+ *
+ * Walks the model as a call would, once for each repetition. No text is compared, and whatever does not depend
+ * on the repetition is shared with the model or made once (`cached`).
+ *
+ * A node runs in some of two modes: while gradients are recorded, and while not. Which of them are possible
+ * is known inside of a no_grad scope; `when: grad_enabled` selects among them. For each slot of a frame, bound says in
+ * which of the frame's modes it has a value.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "base/units.h"
+#include "model/internal.h"
+
+enum { BOTH_MODES = STEP_WHEN_NO_GRAD | STEP_WHEN_GRAD, PATH_MAX_LENGTH = 480 };
+
+struct builder {
+    const struct model *model;
+    struct arena *arena, *scratch;
+    struct names *names;
+    struct value *globals;      /* [model->global_count] */
+    const struct attr **cached; /* [model->node_count]: attributes that do not depend on locals */
+    unsigned char *owners; /* [owner_count], by name id: in which modes a path has parameters */
+    size_t owner_count;
+    name_id *numbers; /* [number_count]: the names "0", "1", … */
+    size_t number_count;
+    uint32_t node_count, place_count, repeat_count;
+    uint32_t step_count, step_max;
+    struct plm_error *reterr;
+};
+
+/* struct frame - one call of a block */
+struct frame {
+    const struct model_block *block;
+    struct value *locals; /* [param_count + 1]; the last is the index of a repetition */
+    unsigned char *bound; /* [slot_count], mask of modes */
+    unsigned modes;       /* in which it may be called */
+    name_id path;
+    bool shared;
+};
+
+/* struct place - where in a frame: the nodes of its block, or of a scope inside */
+struct place {
+    unsigned modes; /* that are possible here */
+    unsigned reach; /* in which of the frame's modes one gets here */
+};
+
+static enum plm_status eval(struct builder *b,
+                            const struct frame *f,
+                            const struct expr *expr,
+                            struct value *ret)
+{
+    struct expr_env env = { b->names, b->globals, f ? f->locals : NULL };
+
+    if (expr->op == EXPR_CONSTANT) {
+        *ret = expr->value;
+        return PLM_OK;
+    }
+    return expr_eval(expr, &env, ret, b->reterr);
+}
+
+static enum plm_status eval_int(struct builder *b,
+                                const struct frame *f,
+                                const struct expr *expr,
+                                const char *what,
+                                int64_t least,
+                                int64_t most,
+                                int64_t *ret)
+{
+    struct value value;
+    char text[96];
+    enum plm_status status = eval(b, f, expr, &value);
+
+    if (status)
+        return status;
+    if (value.kind != VALUE_INT)
+        return plm_fail_at(b->reterr, PLM_E_MODEL, expr->at, "'%s' must be an integer, not %s",
+                           what, value_describe(b->names, value, text));
+    if (value.as.i < least || value.as.i > most)
+        return plm_fail_at(b->reterr, PLM_E_RANGE, expr->at, "'%s' must be %s %lld, but is %lld",
+                           what, value.as.i < least ? "at least" : "at most",
+                           (long long)(value.as.i < least ? least : most), (long long)value.as.i);
+    *ret = value.as.i;
+    return PLM_OK;
+}
+
+static enum plm_status eval_bool(
+    struct builder *b, const struct frame *f, const struct expr *expr, const char *what, bool *ret)
+{
+    struct value value = { 0 };
+    char text[96];
+    enum plm_status status = expr ? eval(b, f, expr, &value) : PLM_OK;
+
+    if (!status && expr && value.kind != VALUE_BOOL)
+        status = plm_fail_at(b->reterr, PLM_E_MODEL, expr->at, "'%s' must be true or false, not %s",
+                             what, value_describe(b->names, value, text));
+    if (!status)
+        *ret = expr && value.as.i;
+    return status;
+}
+
+/* eval_when() - in which of @place's modes the node runs */
+static enum plm_status eval_when(struct builder *b,
+                                 const struct frame *f,
+                                 const struct model_node *node,
+                                 const struct place *place,
+                                 unsigned *ret_modes)
+{
+    unsigned modes = 0;
+
+    if (!node->when) {
+        *ret_modes = place->modes;
+        return PLM_OK;
+    }
+    for (unsigned mode = STEP_WHEN_NO_GRAD; mode <= STEP_WHEN_GRAD; mode <<= 1) {
+        bool runs;
+
+        if (!(place->modes & mode))
+            continue;
+        b->globals[MODEL_GRAD_ENABLED] =
+            (struct value){ .kind = VALUE_BOOL, .as.i = mode == STEP_WHEN_GRAD };
+        enum plm_status status = eval_bool(b, f, node->when, "when", &runs);
+
+        if (status)
+            return status;
+        modes |= runs ? mode : 0;
+    }
+    *ret_modes = modes;
+    return PLM_OK;
+}
+
+static enum plm_status join_path(struct builder *b, name_id prefix, name_id name, name_id *ret)
+{
+    if (prefix && name &&
+        strlen(names_text(b->names, prefix)) + strlen(names_text(b->names, name)) > PATH_MAX_LENGTH)
+        return plm_fail(b->reterr, PLM_E_RANGE, "a module path of more than %d characters",
+                        PATH_MAX_LENGTH);
+    *ret = names_join(b->names, prefix, name);
+    return PLM_OK;
+}
+
+static name_id number_name(struct builder *b, int64_t number)
+{
+    char text[24];
+    bool small = number >= 0 && (uint64_t)number < b->number_count;
+
+    if (small && b->numbers[number])
+        return b->numbers[number];
+    int length = snprintf(text, sizeof text, "%lld", (long long)number);
+    name_id name = names_add(b->names, text, (size_t)length);
+
+    if (small)
+        b->numbers[number] = name;
+    return name;
+}
+
+static enum plm_status convert_attrs(struct builder *b,
+                                     const struct frame *f,
+                                     const struct model_node *node,
+                                     struct attr *attrs)
+{
+    for (uint32_t i = 0; i < node->attr_count; i++) {
+        const struct model_attr *attr = &node->attrs[i];
+        struct value few[8], *values = few;
+        enum plm_status status = PLM_OK;
+
+        attrs[i] = attr->value;
+        if (attr->item_count == 0)
+            continue;
+        if (attr->item_count > 8)
+            values = arena_array(b->scratch, struct value, attr->item_count);
+        for (uint32_t item = 0; item < attr->item_count && !status; item++)
+            status = eval(b, f, attr->items[item], &values[item]);
+        if (!status)
+            status = attr_convert(attr->def, b->names, values, attr->item_count, attr->at, b->arena,
+                                  &attrs[i], b->reterr);
+        if (status)
+            return status;
+    }
+    return PLM_OK;
+}
+
+static enum plm_status fill_attrs(struct builder *b,
+                                  const struct frame *f,
+                                  const struct model_node *node,
+                                  const struct attr **ret)
+{
+    if (node->attr_uses == 0) {
+        *ret = node->fixed;
+        return PLM_OK;
+    }
+    if (b->cached[node->number]) {
+        *ret = b->cached[node->number];
+        return PLM_OK;
+    }
+    struct attr *attrs = arena_array(b->arena, struct attr, node->attr_count);
+    enum plm_status status = convert_attrs(b, f, node, attrs);
+
+    if (!status && !(node->attr_uses & EXPR_USES_LOCAL))
+        b->cached[node->number] = attrs;
+    *ret = attrs;
+    return status;
+}
+
+/* note_owner() - @path has parameters now: two operators may not have the same, unless they share them */
+static enum plm_status note_owner(struct builder *b, const struct graph_step *step, unsigned modes)
+{
+    while (step->path >= b->owner_count) {
+        size_t capacity = b->owner_count;
+
+        b->owners = arena_grow(b->scratch, b->owners, &capacity, 1, 1);
+        b->owner_count = capacity;
+    }
+    if ((b->owners[step->path] & modes) && !step->shared)
+        return plm_fail_at(b->reterr, PLM_E_MODEL, step->at,
+                           "'%.80s' has parameters already: give another 'name', or 'share: true'",
+                           names_text(b->names, step->path));
+    b->owners[step->path] |= (unsigned char)modes;
+    return PLM_OK;
+}
+
+static enum plm_status check_bound(struct builder *b,
+                                   const struct frame *f,
+                                   const uint32_t *slots,
+                                   size_t count,
+                                   unsigned modes,
+                                   struct source at)
+{
+    for (size_t i = 0; i < count; i++)
+        if (slots[i] != GRAPH_NO_SLOT && (f->bound[slots[i]] & modes) != modes)
+            return plm_fail_at(b->reterr, PLM_E_MODEL, at,
+                               "'%.60s' has no value here: the node that makes it is left out, or "
+                               "it was deleted",
+                               names_text(b->names, f->block->slot_names[slots[i]]));
+    return PLM_OK;
+}
+
+static enum plm_status build_block(struct builder *b,
+                                   struct frame *f,
+                                   const struct graph_body **ret);
+static enum plm_status build_nodes(struct builder *b,
+                                   struct frame *f,
+                                   const struct place *place,
+                                   const struct model_block *block,
+                                   struct graph_body *body);
+
+static enum plm_status build_call(struct builder *b,
+                                  struct frame *f,
+                                  const struct model_node *node,
+                                  unsigned modes,
+                                  struct graph_step *step)
+{
+    const struct model_block *block = node->block;
+    struct frame callee = { .block = block, .modes = modes, .path = step->path };
+    enum plm_status status = PLM_OK;
+    bool checkpoint;
+
+    callee.shared = step->shared;
+    callee.locals = arena_array(b->scratch, struct value, block->param_count + 1);
+    callee.bound = arena_array(b->scratch, unsigned char, block->slot_count);
+    memset(callee.bound, BOTH_MODES, block->in_count);
+    for (size_t i = 0; i < block->param_count && !status; i++) {
+        if (node->with[i])
+            status = eval(b, f, node->with[i], &callee.locals[i]);
+        else
+            status = eval(b, &callee, block->params[i].fallback, &callee.locals[i]);
+    }
+    if (!status)
+        status = eval_bool(b, f, node->checkpoint, "checkpoint", &checkpoint);
+    if (!status)
+        status = eval_bool(b, f, node->wrap, "wrap", &step->wrap);
+    if (status)
+        return status;
+    step->place = checkpoint ? ++b->place_count : 0;
+    return build_block(b, &callee, &step->body);
+}
+
+static enum plm_status build_scope(struct builder *b,
+                                   struct frame *f,
+                                   const struct model_node *node,
+                                   const struct place *inside,
+                                   struct graph_step *step)
+{
+    struct graph_body *body = arena_new(b->arena, struct graph_body);
+    struct place place = *inside;
+
+    if (node->scope == SCOPE_NO_GRAD)
+        place.modes = STEP_WHEN_NO_GRAD;
+    body->name = f->block->name;
+    body->slot_names = f->block->slot_names;
+    step->body = body;
+    return build_nodes(b, f, &place, node->block, body);
+}
+
+static enum plm_status build_op(struct builder *b,
+                                const struct frame *f,
+                                const struct model_node *node,
+                                unsigned modes,
+                                struct graph_step *step)
+{
+    enum plm_status status = fill_attrs(b, f, node, &step->attrs);
+
+    step->node = b->node_count++;
+    step->attr_count = node->attr_count;
+    if (status || !attr_owns_parameters(node->op, step->attrs, node->attr_count))
+        return status;
+    if (!node->name)
+        return plm_fail_at(b->reterr, PLM_E_MODEL, node->at,
+                           "'name' is missing: the operator has parameters");
+    return note_owner(b, step, modes);
+}
+
+/* build_step() - one repetition of a node that runs in @modes */
+static enum plm_status build_step(struct builder *b,
+                                  struct frame *f,
+                                  const struct place *place,
+                                  const struct model_node *node,
+                                  unsigned modes,
+                                  struct graph_step *step)
+{
+    unsigned reach = place->modes == f->modes ? place->reach & modes : place->reach;
+    struct place inside = { modes, reach };
+    enum plm_status status = PLM_OK;
+
+    step->when = modes == place->modes ? BOTH_MODES : modes;
+    step->in = node->in;
+    step->in_count = node->in_count;
+    step->in_names = node->in_names;
+    step->out = node->out;
+    step->out_count = node->out_count;
+    step->drop = node->drop;
+    step->drop_count = node->drop_count;
+    step->tie = node->tie;
+    step->shared = f->shared || node->share;
+    if (node->kind != STEP_SCOPE)
+        status = check_bound(b, f, node->in, node->in_count, reach, node->at);
+    if (!status && node->kind == STEP_OP)
+        status = build_op(b, f, node, modes, step);
+    else if (!status && (node->kind == STEP_CALL || node->kind == STEP_INLINE))
+        status = build_call(b, f, node, modes, step);
+    else if (!status && node->kind == STEP_SCOPE)
+        status = build_scope(b, f, node, &inside, step);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < node->out_count; i++)
+        if (node->out[i] != GRAPH_NO_SLOT)
+            f->bound[node->out[i]] |= (unsigned char)reach;
+    for (uint32_t i = 0; i < node->drop_count; i++)
+        if (node->drop[i] != GRAPH_NO_SLOT)
+            f->bound[node->drop[i]] &= (unsigned char)~reach;
+    return PLM_OK;
+}
+
+/* name_failure() - put the operator or block and its path in front, once: the innermost node's */
+static enum plm_status name_failure(struct builder *b,
+                                    const struct frame *f,
+                                    const struct model_node *node,
+                                    name_id path,
+                                    enum plm_status status)
+{
+    char label[LOAD_LABEL];
+    const char *what = node->kind == STEP_OP ? op_defs[node->op].name
+                       : node->block         ? names_text(b->names, node->block->name)
+                                             : "del";
+    const char *text = names_text(b->names, path ? path : f->path);
+    size_t length = strlen(text);
+
+    if (!b->reterr)
+        return status;
+    if (b->reterr->line == 0) {
+        b->reterr->line = node->at.line;
+        b->reterr->column = node->at.column;
+        snprintf(b->reterr->file, sizeof b->reterr->file, "%s", node->at.file ? node->at.file : "");
+    }
+    /* the end of a long path says more than its beginning */
+    snprintf(label, sizeof label, length ? "%.40s '%s%s'" : "%.40s", what, length > 70 ? "…" : "",
+             length > 70 ? text + length - 70 : text);
+    load_prefix(b->reterr, status, label);
+    b->reterr = NULL;
+    return status;
+}
+
+static enum plm_status count_steps(struct builder *b,
+                                   struct frame *f,
+                                   const struct model_block *block,
+                                   size_t *ret_count)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < block->node_count; i++) {
+        const struct model_node *node = &block->nodes[i];
+        int64_t times = 1;
+
+        if (node->repeat) {
+            enum plm_status status =
+                eval_int(b, f, node->repeat, "repeat", 0, GRAPH_REPEAT_MAX, &times);
+
+            if (status)
+                return name_failure(b, f, node, 0, status);
+        }
+        count += (size_t)times + (node->repeat && node->drop_count > 0);
+        if (count > b->step_max - b->step_count)
+            return name_failure(b, f, node, 0,
+                                plm_fail_at(b->reterr, PLM_E_RANGE, node->at,
+                                            "the model has more than %u steps", b->step_max));
+    }
+    b->step_count += (uint32_t)count;
+    *ret_count = count;
+    return PLM_OK;
+}
+
+static enum plm_status build_repetition(struct builder *b,
+                                        struct frame *f,
+                                        const struct place *place,
+                                        const struct model_node *node,
+                                        int64_t number,
+                                        struct graph_body *body,
+                                        struct graph_step *step)
+{
+    unsigned modes;
+    name_id path = f->path;
+    enum plm_status status = eval_when(b, f, node, place, &modes);
+
+    if (!status && modes == 0)
+        return PLM_OK;
+    if (!status)
+        status = join_path(b, path, node->name, &path);
+    if (!status && node->repeat && !node->share)
+        status = join_path(b, path, number_name(b, number), &path);
+    step->kind = node->kind;
+    step->op = node->op;
+    step->scope = node->scope;
+    step->path = path;
+    step->at = node->at;
+    if (!status)
+        status = build_step(b, f, place, node, modes, step);
+    if (status)
+        return name_failure(b, f, node, path, status);
+    body->step_count++;
+    return PLM_OK;
+}
+
+/* build_repeats() - all repetitions of a node; its `del` comes after the last */
+static enum plm_status build_repeats(struct builder *b,
+                                     struct frame *f,
+                                     const struct place *place,
+                                     const struct model_node *node,
+                                     struct graph_body *body,
+                                     struct graph_step *steps)
+{
+    int64_t times = 1, start = 0;
+    uint32_t repeat = node->repeat ? ++b->repeat_count : 0;
+    struct value *index = &f->locals[f->block->param_count], before = *index;
+    struct model_node each = *node;
+    size_t first = body->step_count;
+    enum plm_status status = PLM_OK;
+
+    if (node->repeat)
+        status = eval_int(b, f, node->repeat, "repeat", 0, GRAPH_REPEAT_MAX, &times);
+    if (!status && node->start)
+        status = eval_int(b, f, node->start, "start", 0, INT32_MAX, &start);
+    if (status)
+        return name_failure(b, f, node, 0, status);
+    if (node->repeat)
+        each.drop_count = 0;
+    for (int64_t i = 0; i < times && !status; i++) {
+        struct graph_step *step = &steps[body->step_count];
+
+        if (node->repeat)
+            *index = (struct value){ .kind = VALUE_INT, .as.i = start + i };
+        step->repeat = repeat;
+        step->repeat_index = (uint32_t)i;
+        step->repeat_count = (uint32_t)times;
+        status = build_repetition(b, f, place, &each, start + i, body, step);
+    }
+    *index = before;
+    if (status || !node->repeat || node->drop_count == 0 || body->step_count == first)
+        return status;
+    struct model_node drop = { .kind = STEP_DROP, .at = node->at };
+
+    drop.drop = node->drop;
+    drop.drop_count = node->drop_count;
+    return build_repetition(b, f, place, &drop, 0, body, &steps[body->step_count]);
+}
+
+static enum plm_status build_nodes(struct builder *b,
+                                   struct frame *f,
+                                   const struct place *place,
+                                   const struct model_block *block,
+                                   struct graph_body *body)
+{
+    size_t count = 0;
+    enum plm_status status = count_steps(b, f, block, &count);
+
+    if (status)
+        return status;
+    struct graph_step *steps = arena_array(b->arena, struct graph_step, count);
+
+    body->steps = steps;
+    for (size_t i = 0; i < block->node_count && !status; i++)
+        status = build_repeats(b, f, place, &block->nodes[i], body, steps);
+    return status;
+}
+
+static enum plm_status build_block(struct builder *b,
+                                   struct frame *f,
+                                   const struct graph_body **ret)
+{
+    const struct model_block *block = f->block;
+    struct graph_body *body = arena_new(b->arena, struct graph_body);
+    struct place place = { f->modes, f->modes };
+
+    *body = (struct graph_body){
+        .name = block->name,
+        .slot_count = block->slot_count,
+        .in_count = block->in_count,
+        .out_count = block->out_count,
+        .out = block->out,
+        .slot_names = block->slot_names,
+    };
+    enum plm_status status = build_nodes(b, f, &place, block, body);
+
+    if (!status)
+        status = check_bound(b, f, block->out, block->out_count, f->modes, block->at);
+    *ret = body;
+    return status;
+}
+
+static enum plm_status build_inputs(struct builder *b, struct graph *graph)
+{
+    const struct model *model = b->model;
+    struct graph_input *inputs = arena_array(b->arena, struct graph_input, model->input_count);
+    enum plm_status status = PLM_OK;
+
+    for (size_t i = 0; i < model->input_count && !status; i++) {
+        const struct model_input *input = &model->inputs[i];
+        int64_t *sizes = arena_array(b->arena, int64_t, input->dim_count), elements = 1;
+        char label[LOAD_LABEL];
+
+        for (uint32_t dim = 0; dim < input->dim_count && !status; dim++) {
+            status = eval_int(b, NULL, input->sizes[dim], "shape", 1, INT64_MAX, &sizes[dim]);
+            if (!status && (!num_mul(elements, sizes[dim], &elements) || elements >> 60))
+                status = plm_fail_at(b->reterr, PLM_E_RANGE, input->at,
+                                     "'shape' has more than 2^60 elements");
+        }
+        snprintf(label, sizeof label, "input '%.60s'", names_text(b->names, input->name));
+        if (status)
+            load_prefix(b->reterr, status, label);
+        inputs[i] = (struct graph_input){ input->name, input->dtype, input->dim_count, sizes };
+    }
+    graph->inputs = inputs;
+    graph->input_count = model->input_count;
+    return status;
+}
+
+static enum plm_status build_main(struct builder *b, struct graph *graph)
+{
+    const struct model_block *main = b->model->main;
+    struct frame frame = { .block = main, .modes = BOTH_MODES };
+
+    frame.locals = arena_array(b->scratch, struct value, 1);
+    frame.bound = arena_array(b->scratch, unsigned char, main->slot_count);
+    memset(frame.bound, BOTH_MODES, main->in_count);
+    return build_block(b, &frame, &graph->main);
+}
+
+/* struct order - the registration order with its stars replaced */
+struct order {
+    name_id *names; /* [count] */
+    size_t count, capacity;
+};
+
+/* expand_stars() - entries [first, last) share the text before their '*': 0, 1, … while the graph has such modules */
+static void expand_stars(struct builder *b, size_t first, size_t last, struct order *order)
+{
+    const struct model *model = b->model;
+    const char *text = names_text(b->names, model->order[first]);
+    size_t before = (size_t)(strchr(text, '*') - text) - 1; /* without the dot */
+    name_id prefix = names_add(b->names, text, before);
+
+    for (int64_t i = 0;; i++) {
+        char path[PATH_MAX_LENGTH + 32];
+        int length =
+            snprintf(path, sizeof path, "%s.%lld", names_text(b->names, prefix), (long long)i);
+
+        if (!names_find(b->names, path, (size_t)length))
+            return;
+        for (size_t entry = first; entry < last; entry++) {
+            const char *after = names_text(b->names, model->order[entry]) + before + 2;
+            int whole = snprintf(path + length, sizeof path - (size_t)length, "%s", after);
+            name_id name = names_add(b->names, path, (size_t)(length + whole));
+
+            arena_push(b->arena, order->names, order->count, order->capacity, name);
+        }
+    }
+}
+
+/* build_order() - `parameters:`, with each group of entries that share the text before '*' spelled out */
+static void build_order(struct builder *b, struct graph *graph)
+{
+    const struct model *model = b->model;
+    struct order order = { 0 };
+
+    for (size_t first = 0, last; first < model->order_count; first = last) {
+        const char *text = names_text(b->names, model->order[first]), *star = strchr(text, '*');
+
+        last = first + 1;
+        if (!star) {
+            arena_push(b->arena, order.names, order.count, order.capacity, model->order[first]);
+            continue;
+        }
+        while (last < model->order_count && strncmp(text, names_text(b->names, model->order[last]),
+                                                    (size_t)(star - text) + 1) == 0)
+            last++;
+        expand_stars(b, first, last, &order);
+    }
+    graph->order = order.names;
+    graph->order_count = order.count;
+}
+
+/* copy_names() - the graph adds module paths to names of its own, and leaves the model as it is */
+static struct names *copy_names(const struct names *from, struct arena *arena)
+{
+    struct names *names = arena_new(arena, struct names);
+
+    *names = *from;
+    names->arena = arena;
+    names->texts = arena_array(arena, const char *, from->text_capacity);
+    names->slots = arena_array(arena, uint32_t, from->slot_count);
+    memcpy(names->texts, from->texts, from->text_count * sizeof *names->texts);
+    memcpy(names->slots, from->slots, from->slot_count * sizeof *names->slots);
+    return names;
+}
+
+static enum plm_status build_graph(struct builder *b,
+                                   const struct graph_settings *settings,
+                                   struct graph *graph)
+{
+    const struct model *model = b->model;
+    const struct value *globals;
+    enum plm_status status = model_globals(model, settings, b->scratch, &globals, b->reterr);
+
+    if (status)
+        return status;
+    b->globals = arena_array(b->scratch, struct value, model->global_count);
+    memcpy(b->globals, globals, model->global_count * sizeof *globals);
+    b->names = copy_names(&model->names, b->arena);
+    b->cached = arena_array(b->scratch, const struct attr *, model->node_count);
+    b->number_count = 256;
+    b->numbers = arena_array(b->scratch, name_id, b->number_count);
+    b->step_max = settings->step_max ? settings->step_max : GRAPH_STEPS_MAX;
+    *graph = (struct graph){
+        .model_name = model->name,
+        .names = b->names,
+        .batch = globals[MODEL_BATCH].as.i,
+        .seq = globals[MODEL_SEQ].as.i,
+    };
+    status = build_inputs(b, graph);
+    if (!status)
+        status = build_main(b, graph);
+    if (!status)
+        build_order(b, graph);
+    graph->node_count = b->node_count;
+    graph->place_count = b->place_count;
+    return status;
+}
+
+enum plm_status graph_build(const struct model *model,
+                            const struct graph_settings *settings,
+                            struct arena *arena,
+                            const struct graph **ret_graph,
+                            struct plm_error *reterr)
+{
+    struct arena scratch = { 0 };
+    struct builder b = { .model = model, .arena = arena, .scratch = &scratch, .reterr = reterr };
+    struct graph *graph = arena_new(arena, struct graph);
+    enum plm_status status = build_graph(&b, settings, graph);
+
+    arena_finish(&scratch);
+    if (!status)
+        *ret_graph = graph;
+    return status;
+}

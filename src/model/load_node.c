@@ -1,0 +1,568 @@
+/*
+ * model/load_node.c - one node of a block
+ *
+ * Which keys a node may have depends on what it is; the table below says so, and the manual prints it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/internal.h"
+#include "yaml/decode.h"
+
+enum { ON_OP = 1, ON_CALL = 2, ON_INLINE = 4, ON_SCOPE = 8, ON_DEL = 16 };
+enum { ON_RUN = ON_OP | ON_CALL | ON_INLINE, ON_ALL = 31 };
+enum { KEYS_MAX = 48, SCOPE_DEPTH_MAX = 16 };
+
+struct node_fields {
+    const struct yaml_node *op, *call, *inlined, *scope, *del;
+    const struct yaml_node *as, *in, *name, *with, *nodes, *repeat, *index, *start, *share;
+    const struct yaml_node *checkpoint, *wrap, *when, *tie, *tensor_parallel;
+};
+
+static const struct node_key {
+    unsigned on;
+    struct decode_row row;
+} node_keys[] = {
+#define KEY(on, key, field, type, help)                                                            \
+    { on, { key, DECODE_##type, false, offsetof(struct node_fields, field), help } },
+    KEY(ON_OP, "op", op, SCALAR, "an operator") KEY(
+        ON_CALL, "call", call, SCALAR, "a block, as a module: its arguments live until it returns")
+        KEY(ON_INLINE, "inline", inlined, SCALAR, "a block, as a plain function")
+            KEY(ON_SCOPE, "scope", scope, SCALAR, "no_grad or autocast_off, for 'nodes'") KEY(
+                ON_ALL, "del", del, ANY, "names that are dropped after the node")
+                KEY(ON_RUN, "as", as, ANY, "names for the results; '_' drops one at once") KEY(
+                    ON_RUN, "in", in, ANY, "names of the inputs, or none")
+                    KEY(ON_RUN, "name", name, SCALAR, "component of the module path") KEY(
+                        ON_CALL | ON_INLINE,
+                        "with",
+                        with,
+                        MAPPING,
+                        "values for the block's parameters")
+                        KEY(ON_SCOPE, "nodes", nodes, SEQUENCE, "what happens inside")
+                            KEY(ON_RUN, "repeat", repeat, SCALAR, "how often") KEY(
+                                ON_RUN,
+                                "index",
+                                index,
+                                SCALAR,
+                                "a name for the number of the repetition")
+                                KEY(ON_RUN, "start", start, SCALAR, "the first such number") KEY(
+                                    ON_RUN,
+                                    "share",
+                                    share,
+                                    SCALAR,
+                                    "true: use the parameters of the first again")
+                                    KEY(ON_CALL,
+                                        "checkpoint",
+                                        checkpoint,
+                                        SCALAR,
+                                        "activation checkpointing may cut here")
+                                        KEY(ON_CALL,
+                                            "wrap",
+                                            wrap,
+                                            SCALAR,
+                                            "FSDP shards this as a group")
+                                            KEY(ON_ALL, "when", when, SCALAR, "a condition")
+                                                KEY(ON_OP,
+                                                    "tie",
+                                                    tie,
+                                                    SCALAR,
+                                                    "the full name of a parameter to use as weight")
+                                                    KEY(ON_OP | ON_CALL,
+                                                        "tensor_parallel",
+                                                        tensor_parallel,
+                                                        SCALAR,
+                                                        "how parameters are split")
+#undef KEY
+};
+
+enum { NODE_KEY_COUNT = sizeof node_keys / sizeof node_keys[0] };
+
+struct node_loader {
+    struct block_loader *block;
+    struct loader *load;
+    const struct yaml_node *yaml;
+    struct node_fields fields;
+    struct load_scope scope;
+    struct model_node *node;
+};
+
+/* find_kind() - what the node is, by the key that says so */
+static enum plm_status find_kind(struct loader *load,
+                                 const struct yaml_node *yaml,
+                                 unsigned *ret_on)
+{
+    unsigned found = 0;
+    const struct yaml_node *second = NULL;
+
+    for (size_t i = 0; i < 4; i++) {
+        const struct yaml_node *value = yaml_get(yaml, node_keys[i].row.key);
+
+        if (value && found)
+            second = value;
+        if (value)
+            found |= node_keys[i].on;
+    }
+    if (second)
+        return plm_fail_at(load->reterr, PLM_E_SYNTAX, second->at,
+                           "a node has one of 'op', 'call', 'inline' and 'scope', not two");
+    if (!found && yaml_get(yaml, "del"))
+        found = ON_DEL;
+    if (!found)
+        return plm_fail_at(load->reterr, PLM_E_SYNTAX, yaml->at,
+                           yaml->kind == YAML_MAPPING
+                               ? "a node needs one of 'op', 'call', 'inline', 'scope' and 'del'"
+                               : "a node must be a mapping: {as: y, op: relu, in: x}");
+    *ret_on = found;
+    return PLM_OK;
+}
+
+static enum plm_status find_op(struct loader *load,
+                               const struct yaml_node *value,
+                               enum op_kind *ret_op)
+{
+    const char *names[OP_COUNT];
+
+    *ret_op = opdef_find(value->kind == YAML_SCALAR ? value->text : "");
+    if (*ret_op < OP_COUNT)
+        return PLM_OK;
+    for (size_t i = 0; i < OP_COUNT; i++)
+        names[i] = op_defs[i].name;
+    return decode_fail_unknown(value->at, "unknown operator", value->text, names, OP_COUNT,
+                               load->reterr);
+}
+
+/* decode_node() - the fields of a node of kind @on; an attribute of the operator hides a key of the same name */
+static enum plm_status decode_node(struct node_loader *n, unsigned on)
+{
+    struct decode_row rows[NODE_KEY_COUNT];
+    const char *attrs[KEYS_MAX];
+    struct decode_extra extra = { .keys = attrs };
+    size_t row_count = 0, def_count = 0;
+    const struct attr_def *defs = on == ON_OP ? opdef_attrs(n->node->op, &def_count) : NULL;
+
+    for (size_t i = 0; i < def_count && i < KEYS_MAX; i++)
+        attrs[extra.key_count++] = key_names[defs[i].key];
+    for (size_t i = 0; i < NODE_KEY_COUNT; i++) {
+        bool hidden = false;
+
+        for (size_t j = 0; j < extra.key_count; j++)
+            hidden |= strcmp(attrs[j], node_keys[i].row.key) == 0;
+        if ((node_keys[i].on & on) && !hidden)
+            rows[row_count++] = node_keys[i].row;
+    }
+    return decode_mapping(n->yaml, NULL, rows, row_count, &extra, &n->fields, n->load->reterr);
+}
+
+static bool is_word(const struct yaml_node *node, const char *word)
+{
+    return node->kind == YAML_SCALAR && strcmp(node->text, word) == 0;
+}
+
+/* list_count(), list_item() - a list, or one thing that needs no brackets; `none` alone is nothing */
+static size_t list_count(const struct yaml_node *node)
+{
+    if (!node || is_word(node, "none"))
+        return 0;
+    return node->kind == YAML_SCALAR ? 1 : node->item_count;
+}
+
+static const struct yaml_node *list_item(const struct yaml_node *node, size_t i)
+{
+    return node->kind == YAML_SCALAR ? node : node->items[i];
+}
+
+static enum plm_status fail_unbound(struct node_loader *n, const struct yaml_node *item)
+{
+    const struct block_loader *b = n->block;
+    const char **names = arena_array(n->load->scratch, const char *, b->slot_count);
+    size_t count = 0;
+    bool known = false;
+
+    for (size_t i = 0; i < b->slot_count; i++) {
+        const char *name = names_text(&n->load->model->names, b->slot_names[i]);
+
+        known |= strcmp(name, item->text) == 0;
+        if (b->bound[i])
+            names[count++] = name;
+    }
+    const char *near = error_nearest(item->text, names, count);
+
+    if (known)
+        return plm_fail_at(n->load->reterr, PLM_E_MODEL, item->at,
+                           "'%.60s' was deleted before this", item->text);
+    return plm_fail_at(n->load->reterr, PLM_E_MODEL, item->at,
+                       "nothing is called '%.60s' here%s%s%s", item->text,
+                       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+/* load_use() - the slot of a name that is read; `none` is GRAPH_NO_SLOT */
+static enum plm_status load_use(struct node_loader *n, const struct yaml_node *item, uint32_t *ret)
+{
+    name_id name;
+
+    *ret = GRAPH_NO_SLOT;
+    if (is_word(item, "none"))
+        return PLM_OK;
+    enum plm_status status = load_name(n->load, item, "an input", NAME_VALUE, &name);
+
+    if (status)
+        return status;
+    *ret = block_slot(n->block, name, false);
+    return *ret != GRAPH_NO_SLOT && n->block->bound[*ret] ? PLM_OK : fail_unbound(n, item);
+}
+
+static enum plm_status load_in(struct node_loader *n, size_t room)
+{
+    const struct yaml_node *in = n->fields.in;
+    struct model_node *node = n->node;
+    size_t count = list_count(in);
+    enum plm_status status = PLM_OK;
+    bool record = node->kind == STEP_OP && node->op == OP_RECORD;
+
+    if (in && (in->kind == YAML_MAPPING) != record && count > 0)
+        return plm_fail_at(n->load->reterr, PLM_E_SYNTAX, in->at,
+                           record ? "'in' must be a mapping from fields to values"
+                                  : "'in' must be a name, a list of names or none, not a mapping");
+    uint32_t *slots = arena_array(n->load->arena, uint32_t, count > room ? count : room);
+    name_id *fields = record ? arena_array(n->load->arena, name_id, count) : NULL;
+
+    for (size_t i = 0; i < count && !status; i++) {
+        status = load_use(n, list_item(in, i), &slots[i]);
+        if (record && !status)
+            status = load_name(n->load, in->keys[i], "a field", NAME_VALUE, &fields[i]);
+    }
+    for (size_t i = count; i < room; i++)
+        slots[i] = GRAPH_NO_SLOT;
+    node->in = slots;
+    node->in_names = fields;
+    node->in_count = (uint32_t)count;
+    return status;
+}
+
+static enum plm_status load_as(struct node_loader *n)
+{
+    const struct yaml_node *as = n->fields.as;
+    size_t count = list_count(as);
+    uint32_t *slots = arena_array(n->load->arena, uint32_t, count);
+    enum plm_status status = PLM_OK;
+
+    if (as && as->kind == YAML_MAPPING)
+        return plm_fail_at(n->load->reterr, PLM_E_SYNTAX, as->at,
+                           "'as' must be a name or a list of names, not a mapping");
+    for (size_t i = 0; i < count && !status; i++) {
+        const struct yaml_node *item = list_item(as, i);
+        name_id name;
+
+        slots[i] = GRAPH_NO_SLOT;
+        if (is_word(item, "_"))
+            continue;
+        status = load_name(n->load, item, "a result", NAME_VALUE, &name);
+        if (status)
+            break;
+        slots[i] = block_slot(n->block, name, true);
+        for (size_t j = 0; j < i && !status; j++)
+            if (slots[j] == slots[i])
+                status = plm_fail_at(n->load->reterr, PLM_E_MODEL, item->at,
+                                     "two results are called '%.60s'", item->text);
+    }
+    for (size_t i = 0; i < count && !status; i++)
+        if (slots[i] != GRAPH_NO_SLOT)
+            n->block->bound[slots[i]] = true;
+    n->node->out = slots;
+    n->node->out_count = (uint32_t)count;
+    return status;
+}
+
+static enum plm_status load_del(struct node_loader *n)
+{
+    const struct yaml_node *del = n->fields.del;
+    size_t count = list_count(del);
+    uint32_t *slots = arena_array(n->load->arena, uint32_t, count);
+    enum plm_status status = PLM_OK;
+
+    if (del && del->kind == YAML_MAPPING)
+        return plm_fail_at(n->load->reterr, PLM_E_SYNTAX, del->at,
+                           "'del' must be a name or a list of names, not a mapping");
+    for (size_t i = 0; i < count && !status; i++) {
+        status = load_use(n, list_item(del, i), &slots[i]);
+        /* under a condition the name may live on */
+        if (!status && slots[i] != GRAPH_NO_SLOT && !n->fields.when)
+            n->block->bound[slots[i]] = false;
+    }
+    n->node->drop = slots;
+    n->node->drop_count = (uint32_t)count;
+    return status;
+}
+
+static enum plm_status load_block_ref(struct node_loader *n, const struct yaml_node *value)
+{
+    struct loader *load = n->load;
+    const char **names = arena_array(load->scratch, const char *, load->block_count);
+    size_t count = load->block_count - 1; /* without main, the last */
+
+    for (size_t i = 0; i < count; i++) {
+        names[i] = names_text(&load->model->names, load->blocks[i].name);
+        if (strcmp(names[i], value->text) == 0) {
+            n->node->block = &load->blocks[i];
+            return PLM_OK;
+        }
+    }
+    return decode_fail_unknown(value->at, "unknown block", value->text, names, count, load->reterr);
+}
+
+static enum plm_status load_with(struct node_loader *n)
+{
+    const struct model_block *block = n->node->block;
+    const struct yaml_node *with = n->fields.with;
+    const struct expr **values =
+        arena_array(n->load->arena, const struct expr *, block->param_count);
+    const char *names[MODEL_PARAMS_MAX];
+    enum plm_status status = PLM_OK;
+
+    for (size_t i = 0; i < block->param_count; i++)
+        names[i] = names_text(&n->load->model->names, block->params[i].name);
+    for (size_t i = 0; with && i < with->item_count && !status; i++) {
+        size_t param = 0;
+
+        while (param < block->param_count && strcmp(names[param], with->keys[i]->text) != 0)
+            param++;
+        if (param == block->param_count)
+            return decode_fail_unknown(with->keys[i]->at, "the block has no parameter",
+                                       with->keys[i]->text, names, block->param_count,
+                                       n->load->reterr);
+        status = load_expr(n->load, &n->scope, with->items[i], names[param], &values[param]);
+    }
+    for (size_t i = 0; i < block->param_count && !status; i++)
+        if (!values[i] && !block->params[i].fallback)
+            status = plm_fail_at(n->load->reterr, PLM_E_MODEL, n->yaml->at,
+                                 "the block needs '%.60s': give it by 'with'", names[i]);
+    n->node->with = values;
+    return status;
+}
+
+static enum plm_status load_call(struct node_loader *n, const struct yaml_node *value)
+{
+    struct model_node *node = n->node;
+    enum plm_status status = load_block_ref(n, value);
+
+    if (status)
+        return status;
+    const struct model_block *block = node->block;
+
+    status = load_with(n);
+    if (!status)
+        status = load_in(n, block->in_count);
+    if (!status && (node->in_count < block->required_count || node->in_count > block->in_count))
+        status =
+            plm_fail_at(n->load->reterr, PLM_E_MODEL, n->fields.in ? n->fields.in->at : n->yaml->at,
+                        "the block takes %u argument%s%s, but %u %s given", block->in_count,
+                        block->in_count == 1 ? "" : "s",
+                        block->required_count < block->in_count ? " at most" : "", node->in_count,
+                        node->in_count == 1 ? "is" : "are");
+    node->in_count = block->in_count; /* those not given are none */
+    if (!status)
+        status = load_as(n);
+    if (!status && node->out_count != block->out_count && node->out_count > 0)
+        status = plm_fail_at(n->load->reterr, PLM_E_MODEL, n->fields.as->at,
+                             "the block returns %u value%s, but 'as' has %u name%s",
+                             block->out_count, block->out_count == 1 ? "" : "s", node->out_count,
+                             node->out_count == 1 ? "" : "s");
+    return status;
+}
+
+static enum plm_status check_in_count(const struct node_loader *n, const struct op_def *def)
+{
+    int given = (int)n->node->in_count;
+    char takes[64];
+
+    if (given >= def->least && (def->most < 0 || given <= def->most))
+        return PLM_OK;
+    if (def->most < 0)
+        snprintf(takes, sizeof takes, "at least %d", def->least);
+    else if (def->least < def->most)
+        snprintf(takes, sizeof takes, "%d to %d", def->least, def->most);
+    else
+        snprintf(takes, sizeof takes, "%d", def->least);
+    return plm_fail_at(n->load->reterr, PLM_E_MODEL, n->fields.in ? n->fields.in->at : n->yaml->at,
+                       "takes %s input%s, but %d %s given", takes,
+                       strcmp(takes, "1") == 0 ? "" : "s", given, given == 1 ? "is" : "are");
+}
+
+static enum plm_status load_op(struct node_loader *n)
+{
+    struct model_node *node = n->node;
+    const struct op_def *def = &op_defs[node->op];
+    enum plm_status status = load_attrs(n->load, &n->scope, n->yaml, node);
+
+    if (!status)
+        status = load_in(n, 0);
+    if (!status)
+        status = check_in_count(n, def);
+    for (int i = 0; i < def->least && !status; i++)
+        if (node->in[i] == GRAPH_NO_SLOT)
+            status =
+                plm_fail_at(n->load->reterr, PLM_E_MODEL, list_item(n->fields.in, (size_t)i)->at,
+                            "input %d must be given: it cannot be none", i + 1);
+    if (!status)
+        status = load_as(n);
+    if (!status && def->outputs >= 0 && node->out_count > 0 && (int)node->out_count != def->outputs)
+        status = plm_fail_at(n->load->reterr, PLM_E_MODEL, n->fields.as->at,
+                             "makes %d value%s, but 'as' has %u name%s", def->outputs,
+                             def->outputs == 1 ? "" : "s", node->out_count,
+                             node->out_count == 1 ? "" : "s");
+    bool owns = attr_owns_parameters(node->op, node->fixed, node->attr_count);
+
+    if (!status && owns && !n->fields.name && node->attr_uses == 0)
+        status = plm_fail_at(n->load->reterr, PLM_E_MODEL, n->yaml->at,
+                             "'name' is missing: the operator has parameters");
+    if (!status && n->fields.tie && def->owns == 0)
+        status = plm_fail_at(n->load->reterr, PLM_E_MODEL, n->fields.tie->at,
+                             "'tie' has no meaning: the operator has no parameters");
+    return status;
+}
+
+static enum plm_status load_scope(struct node_loader *n)
+{
+    static const char *const names[] = {
+        [SCOPE_NO_GRAD] = "no_grad", [SCOPE_AUTOCAST_OFF] = "autocast_off"
+    };
+    struct model_block *body = arena_new(n->load->arena, struct model_block);
+    struct block_loader *b = n->block;
+
+    if (!n->fields.nodes)
+        return plm_fail_at(n->load->reterr, PLM_E_SYNTAX, n->yaml->at, "'nodes' is missing");
+    if (b->depth == SCOPE_DEPTH_MAX)
+        return plm_fail_at(n->load->reterr, PLM_E_RANGE, n->yaml->at,
+                           "more than %d scopes inside each other", SCOPE_DEPTH_MAX);
+    for (n->node->scope = 0; n->node->scope < 2; n->node->scope++)
+        if (is_word(n->fields.scope, names[n->node->scope]))
+            break;
+    if (n->node->scope == 2)
+        return decode_fail_unknown(n->fields.scope->at, "unknown scope", n->fields.scope->text,
+                                   names, 2, n->load->reterr);
+    *body = (struct model_block){ .name = b->block->name, .at = n->yaml->at };
+    b->depth++;
+    enum plm_status status = load_nodes(b, n->fields.nodes, &body->node_count, &body->nodes);
+
+    b->depth--;
+    n->node->block = body;
+    return status;
+}
+
+static enum plm_status load_optional(struct node_loader *n,
+                                     const struct yaml_node *value,
+                                     const char *key,
+                                     const struct expr **ret)
+{
+    return value ? load_expr(n->load, &n->scope, value, key, ret) : PLM_OK;
+}
+
+/* load_repetition() - repeat, index, start: the first and last are evaluated without the index */
+static enum plm_status load_repetition(struct node_loader *n)
+{
+    const struct node_fields *f = &n->fields;
+    const struct yaml_node *stray = f->index ? f->index : f->start;
+    struct block_loader *b = n->block;
+
+    b->locals[b->block->param_count] = 0;
+    n->scope = (struct load_scope){ .locals = b->locals, .local_count = b->block->param_count + 1 };
+    if (stray && !f->repeat)
+        return plm_fail_at(n->load->reterr, PLM_E_SYNTAX, stray->at,
+                           "'index' and 'start' need 'repeat'");
+    enum plm_status status = load_optional(n, f->repeat, "repeat", &n->node->repeat);
+
+    if (!status)
+        status = load_optional(n, f->start, "start", &n->node->start);
+    if (!status && f->index)
+        status =
+            load_name(n->load, f->index, "an index", NAME_VALUE, &b->locals[b->block->param_count]);
+    return status;
+}
+
+/* load_common() - what does not depend on the kind of node */
+static enum plm_status load_common(struct node_loader *n)
+{
+    const struct node_fields *f = &n->fields;
+    struct model_node *node = n->node;
+    enum plm_status status = load_repetition(n);
+
+    if (!status)
+        status = load_optional(n, f->checkpoint, "checkpoint", &node->checkpoint);
+    if (!status)
+        status = load_optional(n, f->wrap, "wrap", &node->wrap);
+    n->scope.grad = true;
+    if (!status)
+        status = load_optional(n, f->when, "when", &node->when);
+    n->scope.grad = false;
+    if (!status && f->share)
+        status = decode_bool(f->share, "share", &node->share, n->load->reterr);
+    if (!status && f->name)
+        status = load_name(n->load, f->name, "'name'", NAME_PATH, &node->name);
+    if (!status && f->tie)
+        status = load_name(n->load, f->tie, "'tie'", NAME_PATH, &node->tie);
+    return status;
+}
+
+static enum plm_status load_kind(struct node_loader *n, unsigned on)
+{
+    struct model_node *node = n->node;
+
+    switch (on) {
+    case ON_OP:
+        node->kind = STEP_OP;
+        return load_op(n);
+    case ON_CALL:
+        node->kind = STEP_CALL;
+        return load_call(n, n->fields.call);
+    case ON_INLINE:
+        node->kind = STEP_INLINE;
+        return load_call(n, n->fields.inlined);
+    case ON_SCOPE:
+        node->kind = STEP_SCOPE;
+        return load_scope(n);
+    }
+    node->kind = STEP_DROP;
+    return PLM_OK;
+}
+
+/* make_label() - "linear 'c_fc'", for messages */
+static void make_label(const struct yaml_node *yaml, unsigned on, char label[LOAD_LABEL])
+{
+    const struct yaml_node *name = yaml_get(yaml, "name"), *what = NULL;
+
+    for (size_t i = 0; i < 4 && !what; i++)
+        if (node_keys[i].on == on)
+            what = yaml_get(yaml, node_keys[i].row.key);
+    if (!what || what->kind != YAML_SCALAR)
+        label[0] = '\0';
+    else if (name && name->kind == YAML_SCALAR)
+        snprintf(label, LOAD_LABEL, "%.40s '%.60s'", what->text, name->text);
+    else
+        snprintf(label, LOAD_LABEL, "%.60s", what->text);
+}
+
+enum plm_status load_node(struct block_loader *b,
+                          const struct yaml_node *yaml,
+                          struct model_node *node)
+{
+    struct node_loader n = { .block = b, .load = b->load, .yaml = yaml, .node = node };
+    char label[LOAD_LABEL];
+    unsigned on = 0;
+    enum plm_status status = find_kind(n.load, yaml, &on);
+
+    node->at = yaml->at;
+    if (!status && on == ON_OP)
+        status = find_op(n.load, yaml_get(yaml, "op"), &node->op);
+    if (status)
+        return status;
+    status = decode_node(&n, on);
+    if (!status)
+        status = load_common(&n);
+    if (!status)
+        status = load_kind(&n, on);
+    if (!status)
+        status = load_del(&n);
+    make_label(yaml, on, label);
+    /* a scope's own nodes have labelled themselves */
+    return status && on != ON_SCOPE ? load_prefix(n.load->reterr, status, label) : status;
+}

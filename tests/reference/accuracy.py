@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""accuracy.py ROOT [--update]: the tables of docs/accuracy.md, from the reference cases, errors.csv and causes.json.
+
+causes.json is a list of {"match": REGEX, "cause": TEXT}; the first whose regular expression is found in
+"FILE ID WORKLOAD GROUP GPU ALLOCATOR CONFIG" is the cause of a case that is not exact. Without --update the tables
+must be those in the document.
+"""
+import argparse
+import csv
+import difflib
+import json
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+BEGIN, END = '<!-- written by tests/reference/accuracy.py -->\n', '<!-- to here -->\n'
+
+
+def share(part, whole):
+    return f'{part} of {whole} ({100 * part / whole:.1f} %)' if whole else '–'
+
+
+def percent(error, true):
+    return f'{100 * error / true:+.4f} %'
+
+
+def worst(rows, name):
+    low = min((r['error'][name] / r['case'][name] for r in rows), default=0)
+    high = max((r['error'][name] / r['case'][name] for r in rows), default=0)
+    return f'{100 * min(low, 0):+.3f} / {100 * max(high, 0):+.3f} %'
+
+
+def load():
+    rows = []
+    cases = {f: {c['id']: c for c in map(json.loads, open(HERE / f))} for f in ('one.jsonl', 'older.jsonl', 'capacity.jsonl')}
+    for row in csv.DictReader(open(HERE / 'errors.csv')):
+        row['case'] = cases[row['file']][row['id']]
+        row['error'] = {k: int(row[k]) for k in ('requested', 'allocated', 'reserved') if row[k] != ''}
+        rows.append(row)
+    return rows
+
+
+def summary(rows):
+    out = ['| cases | n | allocated exact | within 0.5 % | worst low / high | reserved exact | within 1 % | worst low / high '
+           '| every step exact |', '|---|---|---|---|---|---|---|---|---|']
+    titles = {('one.jsonl', 'plain'): 'PyTorch 2.15, plain', ('older.jsonl', 'plain'): 'PyTorch 2.11, plain',
+              ('one.jsonl', 'cudnn'): 'PyTorch 2.15, cuDNN decides', ('older.jsonl', 'cudnn'): 'PyTorch 2.11, cuDNN decides'}
+    for (file, group), title in titles.items():
+        some = [r for r in rows if (r['file'], r['group']) == (file, group) and not r['case']['oom']]
+        known = [r for r in some if r['error']]
+        if not some:
+            continue
+        cells = [title, str(len(some))]
+        for name, limit in (('allocated', .005), ('reserved', .01)):
+            cells += [share(sum(r['error'][name] == 0 for r in known), len(some)),
+                      share(sum(abs(r['error'][name]) <= limit * r['case'][name] for r in known), len(some)),
+                      worst(known, name)]
+        cells.append(share(sum(r['steps'] == 'exact' for r in some), len(some)))
+        out.append('| ' + ' | '.join(cells) + ' |')
+    judged = [r for r in rows if r['file'] != 'capacity.jsonl']
+    out += ['', f'Verdicts (does it fit) right: {share(sum(r["verdict"] == "right" for r in judged), len(judged))}; '
+            f'{sum(bool(r["case"]["oom"]) for r in judged)} of these runs ran out of memory. Parameter counts right: '
+            f'{share(sum(r["parameters"] == "right" for r in judged), sum(not r["case"]["oom"] for r in judged))}. '
+            f'Cases that did not run: {sum(r["failure"] != "" for r in judged)}.']
+    return out
+
+
+def workloads(rows):
+    out = ['| workload | cases | allocated exact | worst low / high | reserved exact | worst low / high |', '|---|---|---|---|---|---|']
+    by = {}
+    for r in rows:
+        if r['file'] != 'capacity.jsonl' and r['error']:
+            by.setdefault((r['workload'], r['group']), []).append(r)
+    for (name, group), some in sorted(by.items()):
+        cells = [name + (' (cuDNN decides)' if group == 'cudnn' else ''), str(len(some))]
+        for what in ('allocated', 'reserved'):
+            cells += [str(sum(r['error'][what] == 0 for r in some)), worst(some, what)]
+        out.append('| ' + ' | '.join(cells) + ' |')
+    return out
+
+
+def capacity(rows):
+    some = [r for r in rows if r['file'] == 'capacity.jsonl']
+    out = ['| cases | n | exact | within 2 MiB | worst low / high |', '|---|---|---|---|---|']
+    for title, pick in (('no cuDNN fallback', lambda r: r['case']['minimum_run']['ooms'] == 0),
+                        ('with cuDNN fallbacks', lambda r: r['case']['minimum_run']['ooms'] > 0)):
+        group = [r for r in some if pick(r)]
+        known = [int(r['minimum_capacity']) for r in group if r['minimum_capacity'] != '']
+        relative = [int(r['minimum_capacity']) / r['case']['minimum_capacity'] for r in group if r['minimum_capacity'] != '']
+        if group:
+            out.append(f'| {title} | {len(group)} | {sum(e == 0 for e in known)} | '
+                       f'{share(sum(abs(e) <= 2 << 20 for e in known), len(group))} | '
+                       f'{100 * min(relative + [0]):+.3f} / {100 * max(relative + [0]):+.3f} % |')
+    return out
+
+
+def inexact(rows, causes):
+    out = ['| case | workload | configuration | requested | allocated | reserved | steps | cause |', '|---|---|---|---|---|---|---|---|']
+    for r in rows:
+        c = r['case']
+        wrong_minimum = r['minimum_capacity'] not in ('', '0')
+        if r['verdict'] == 'right' and not any(r['error'].values()) and r['steps'] in ('', 'exact') and not wrong_minimum:
+            continue
+        key = f'{r["file"]} {r["id"]} {r["workload"]} {r["group"]} {c["gpu"]} {c["alloc_conf"]} {json.dumps(c["config"])}'
+        cause = next((x['cause'] for x in causes if re.search(x['match'], key)), 'not found yet')
+        config = ' '.join(f'{k}={v}' for k, v in c['config'].items()) + f' {c["gpu"]}' + (f' {c["alloc_conf"]}' if c['alloc_conf'] else '')
+        if r['failure'] or r['verdict'] == 'wrong':
+            cells = [r['failure'] or 'wrong verdict', '', '']
+        else:
+            cells = [f'{r["error"][k]:+,d} ({percent(r["error"][k], c[k])})' if r['error'].get(k) else '0' if k in r['error'] else ''
+                     for k in ('requested', 'allocated', 'reserved')]
+        steps = 'exact' if r['steps'] == 'exact' else 'off' if r['steps'] else ''
+        if wrong_minimum:
+            steps += f' minimum {int(r["minimum_capacity"]):+,d}'
+        out.append('| ' + ' | '.join([f'{r["file"].split(".")[0]} {r["id"]}', r['workload'], config, *cells, steps.strip(), cause]) + ' |')
+    return out if len(out) > 2 else ['Every case is exact.']
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('root', type=pathlib.Path)
+    parser.add_argument('--update', action='store_true')
+    args = parser.parse_args()
+    rows, causes = load(), json.load(open(HERE / 'causes.json'))
+    path = args.root / 'docs/accuracy.md'
+    text = path.read_text()
+    tables = ['', '## Summary', '', *summary(rows), '', '## By workload', '', *workloads(rows), '',
+              '## Smallest capacity that works', '', *capacity(rows), '', '## Cases that are not exact', '', *inexact(rows, causes), '', '']
+    head, rest = text.split(BEGIN)
+    now = head + BEGIN + '\n'.join(tables) + END + rest.split(END)[1]
+    if args.update:
+        path.write_text(now)
+        return 0
+    sys.stdout.writelines(difflib.unified_diff(text.splitlines(True), now.splitlines(True), path.name, 'now'))
+    if text != now:
+        print('tests/reference/accuracy.py . --update')
+    return 0 if text == now else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,218 @@
+/*
+ * train/internal.h - what the files of src/train share: values, regions, the run
+ */
+#ifndef PLM_TRAIN_INTERNAL_H
+#define PLM_TRAIN_INTERNAL_H
+
+#include "ghost/autograd.h"
+#include "ops/ops.h"
+#include "train/train.h"
+
+/* ------------------------------------------------------------------ values */
+
+enum value_kind { VALUE_NONE, VALUE_TENSOR, VALUE_LIST, VALUE_RECORD };
+
+/* struct value - what a name holds; whoever holds one owns a reference to what it points to */
+struct value {
+    enum value_kind kind;
+    union {
+        struct tensor *tensor;
+        struct object *object; /* LIST, RECORD: shared by every name that was given it */
+    } as;
+};
+
+struct object {
+    uint32_t refs, count, capacity;
+    struct value *items;  /* [capacity], from the run's pool */
+    const name_id *names; /* [count], the fields of a record; the graph's */
+};
+
+/* value_ref() - one more owner; value_drop() one less: what a list holds goes from the last to the first */
+struct value value_ref(struct value v);
+void value_drop(struct ghost *g, struct value v);
+
+/* value_set() - bind a slot: takes @v over, drops what the slot held */
+void value_set(struct ghost *g, struct value *slot, struct value v);
+
+/* value_tensor() - @tensor, which is taken over, as a value */
+struct value value_tensor(struct tensor *tensor);
+
+/*
+ * value_operator - one of the operators that work on values and not on tensors (list, append, …)
+ *
+ * @in is borrowed, [step->in_count]; the result is owned.
+ */
+typedef struct value value_operator(struct ghost *g,
+                                    const struct graph_step *step,
+                                    const struct value *in);
+
+/* value_operators - by enum op_kind; NULL for the others */
+extern value_operator *const value_operators[OP_COUNT];
+
+/* ------------------------------------------------------------------ checkpoint regions */
+
+/*
+ * struct region - consecutive steps of one body that are checkpointed together
+ *
+ * It runs in a frame of its own, like a function that was handed the slots in @in and returns those in @out.
+ */
+struct region {
+    const struct graph_step *steps;
+    uint32_t step_count, slot_count; /* slots of the frame around it */
+    uint32_t in_count, out_count;
+    const uint32_t *in;  /* [in_count] slots that it reads and that were bound before it */
+    const uint32_t *out; /* [out_count] slots that it binds */
+};
+
+/* ------------------------------------------------------------------ the run */
+
+struct run;
+
+/* struct owner - gives the operator that runs now its parameters */
+struct owner {
+    struct op_owner base; /* first, so that a struct op_owner * is one of these */
+    struct run *run;
+    const struct graph_step *step;
+};
+
+enum { OWNED_MOST = 5 }; /* parameters of one operator: batch norm */
+
+/* struct leaf - what the run knows of a parameter beside struct param */
+struct leaf {
+    struct param *param;
+    name_id module; /* "transformer.wte" */
+    /* the optimizer's, as long as the run */
+    struct tensor *step;     /* where it is kept on the device */
+    struct tensor *state[4]; /* in the order in which they are made */
+};
+
+struct scaler {
+    struct tensor *scale, *growth_tracker, *found_inf;
+};
+
+struct run {
+    struct ghost ghost; /* first: a ghost's run is found from it */
+    const struct graph *graph;
+    const struct plm_strategy *strategy;
+    struct arena *arena;
+
+    /* parameters and buffers, in order of registration */
+    struct param *params;
+    struct leaf *leaves; /* [param_count] */
+    size_t param_count, param_capacity;
+    uint32_t (*owned)[OWNED_MOST]; /* [node_count]: which parameter is the node's i-th, from 1 */
+    uint32_t *by_name; /* [by_name_count]: parameter of a name, from 1; while they are found */
+    size_t by_name_count;
+    struct leaf **trained; /* [trained_count] parameters that want a gradient */
+    size_t trained_count;
+
+    /* executor */
+    struct owner owner;
+    const struct graph_step *model_call; /* first call in main: its return is the forward's */
+    struct tensor **inputs, **outputs;   /* of the operator that runs now */
+    size_t input_capacity, output_capacity;
+    const struct region *
+        *regions; /* [place_count + 1]: the region that a place begins; NULL: none */
+
+    /* loop */
+    int32_t step;
+    struct value *batch; /* [input_count] */
+    struct value *kept;  /* [kept_count] of main's outputs, until the next forward returns */
+    size_t kept_count;
+    struct scaler scaler;
+    struct tensor *tables[2]; /* of 8-bit states: qmap1 and qmap2 */
+    struct held *held;        /* values that a reentrant checkpoint keeps for its backward */
+
+    const char **warnings;
+    size_t warning_count, warning_capacity;
+};
+
+/* run_warn() - add a warning */
+void run_warn(struct run *run, const char *format, ...) PLM_PRINTF(2, 3);
+
+/* run_mark() - a phase named @name has just ended */
+void run_mark(struct run *run, const char *name, uint32_t micro);
+
+/* ------------------------------------------------------------------ loop.c */
+
+/* batch_make() - move a batch to the device, in place of the last; batch_drop() lets go of it */
+void batch_make(struct run *run);
+void batch_drop(struct run *run);
+
+/* forward() - the model and the loss, under autocast when the strategy says so; ret[main->out_count], owned */
+void forward(struct run *run, struct value *ret);
+
+/* step_run() - one step of the training script */
+void step_run(struct run *run);
+
+/* ------------------------------------------------------------------ execute.c */
+
+/* execute_main() - the forward with the loss: main, given run->batch; ret[main->out_count], owned */
+void execute_main(struct run *run, struct value *ret);
+
+/* execute_steps() - @count steps in @frame */
+void execute_steps(struct run *run,
+                   const struct graph_step *steps,
+                   size_t count,
+                   struct value *frame);
+
+/* execute_region() - a region's steps in @frame, without asking whether they are to be checkpointed */
+void execute_region(struct run *run, const struct region *region, struct value *frame);
+
+/* ------------------------------------------------------------------ regions.c, checkpoint.c */
+
+/* regions_build() - cut the graph as the strategy says; NULL entries where nothing is checkpointed */
+PLM_MUST_CHECK enum plm_status regions_build(struct run *run, struct plm_error *reterr);
+
+/* region_run() - run a region as a checkpoint; its results are bound in @frame */
+void region_run(struct run *run, const struct region *region, struct value *frame);
+
+/* region_release() - what reentrant checkpoints still hold, when a step has ended */
+void region_release(struct run *run);
+
+/* ------------------------------------------------------------------ params.c, load.c */
+
+/* params_find() - register every parameter by a mute forward */
+PLM_MUST_CHECK enum plm_status params_find(struct run *run, struct plm_error *reterr);
+
+/* params_load() - Module.to(device), to(channels_last), requires_grad_(False) */
+PLM_MUST_CHECK enum plm_status params_load(struct run *run, struct plm_error *reterr);
+
+/* params_dtype() - the type of parameters under the strategy's precision; params_cast_dtype() of inputs, or DTYPE_COUNT */
+enum dtype params_dtype(const struct run *run);
+enum dtype params_cast_dtype(const struct run *run);
+
+/* channels_last_copy() - x.to(memory_format=channels_last): owned; @x itself when it has that layout already */
+struct tensor *channels_last_copy(struct ghost *g, struct tensor *x);
+
+/* ------------------------------------------------------------------ the optimizer's side of a step */
+
+/* struct list - a Python list of tensors, one for each parameter that has a gradient */
+struct list {
+    struct tensor **items; /* [capacity] */
+    size_t count, capacity;
+};
+
+/* list_push() - append @x, which is taken over; list_drop() lets go from the last to the first */
+void list_push(struct run *run, struct list *list, struct tensor *x);
+void list_drop(struct run *run, struct list *list);
+
+/* optimizer_create() - torch.optim.X(params); optimizer_step() opt.step() */
+void optimizer_create(struct run *run);
+void optimizer_step(struct run *run);
+/* optimizer_zero_grad() - opt.zero_grad(set_to_none=…) */
+void optimizer_zero_grad(struct run *run);
+/* optimizer_exists() - false for none and in evaluation */
+bool optimizer_exists(const struct run *run);
+/* optimizer_takes_scale() - does its step() unscale by itself (_step_supports_amp_scaling)? */
+bool optimizer_takes_scale(const struct run *run);
+
+/* clip_gradients() - torch.nn.utils.clip_grad_norm_ */
+void clip_gradients(struct run *run);
+
+/* scaler_scale() - scaler.scale(loss), owned; scaler_unscale() unscale_(opt); scaler_step() step(opt) and update() */
+struct tensor *scaler_scale(struct run *run, struct tensor *loss);
+void scaler_unscale(struct run *run);
+void scaler_step(struct run *run);
+
+#endif

@@ -1,0 +1,228 @@
+/*
+ * train/params.c - finds a model's parameters and buffers: whatever its operators ask for in a mute forward
+ *
+ * Registration order is the order of first use, unless the model gives another (graph->order). Afterwards each
+ * operator step knows its parameters by number, so that a run looks up no name.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ghost/autocast.h"
+#include "train/internal.h"
+
+enum dtype params_cast_dtype(const struct run *run)
+{
+    switch (run->strategy->precision) {
+    case PLM_PRECISION_BF16:
+        return DTYPE_BFLOAT16;
+    case PLM_PRECISION_FP16:
+        return DTYPE_FLOAT16;
+    case PLM_PRECISION_FP32:
+    case PLM_PRECISION_AMP_BF16:
+    case PLM_PRECISION_AMP_FP16:
+        break;
+    }
+    return DTYPE_COUNT;
+}
+
+enum dtype params_dtype(const struct run *run)
+{
+    enum dtype cast = params_cast_dtype(run);
+
+    return cast == DTYPE_COUNT ? DTYPE_FLOAT32 : cast;
+}
+
+/* loaded_dtype() - Module.to(dtype) casts what is floating-point, and nothing else */
+static enum dtype loaded_dtype(const struct run *run, enum dtype declared)
+{
+    enum dtype cast = params_cast_dtype(run);
+
+    if (declared == DTYPE_PRECISION)
+        return params_dtype(run);
+    return dtype_defs[declared].floating && cast != DTYPE_COUNT ? cast : declared;
+}
+
+/* ------------------------------------------------------------------ found in the mute forward */
+
+static uint32_t *slot_of_name(struct run *run, name_id name)
+{
+    if (name >= run->by_name_count) {
+        size_t count = run->ghost.names->text_count * 2 + 64;
+        uint32_t *grown = arena_array(run->arena, uint32_t, count);
+
+        if (run->by_name)
+            memcpy(grown, run->by_name, run->by_name_count * sizeof *grown);
+        run->by_name = grown;
+        run->by_name_count = count;
+    }
+    return &run->by_name[name];
+}
+
+static uint32_t add_param(struct run *run, const struct param *param)
+{
+    struct ghost *g = &run->ghost;
+
+    arena_push(run->arena, run->params, run->param_count, run->param_capacity, *param);
+    struct param *added = &run->params[run->param_count - 1];
+
+    added->tensor = tensor_new(g, param->dtype, param->dims, param->sizes);
+    return (uint32_t)run->param_count;
+}
+
+static void check_same(struct run *run, const struct param *had, const struct param *now)
+{
+    bool same = had->dims == now->dims &&
+                memcmp(had->sizes, now->sizes, now->dims * sizeof *now->sizes) == 0;
+    const char *name = names_text(run->ghost.names, now->name);
+
+    if (had->buffer != now->buffer)
+        ghost_fail(&run->ghost, PLM_E_MODEL, "'%s' is used as a parameter and as a buffer", name);
+    else if (!same)
+        ghost_fail(&run->ghost, PLM_E_MODEL, "'%s' is used with different sizes", name);
+}
+
+/* is_weight() - the parameter that `tie:` replaces: the weight, or the only one that the operator has */
+static bool is_weight(const char *name)
+{
+    return *name == '\0' || strcmp(name, "weight") == 0;
+}
+
+static struct tensor *register_parameter(const struct op_owner *base,
+                                         unsigned index,
+                                         const char *name,
+                                         bool buffer,
+                                         enum dtype dtype,
+                                         unsigned dims,
+                                         const int64_t *sizes)
+{
+    struct run *run = ((const struct owner *)base)->run;
+    const struct graph_step *step = ((const struct owner *)base)->step;
+    struct ghost *g = &run->ghost;
+    name_id suffix = *name ? names_add(g->names, name, strlen(name)) : 0;
+    struct param param = {
+        .name = step->tie && is_weight(name) ? step->tie : names_join(g->names, step->path, suffix),
+        .buffer = buffer,
+        .dtype = loaded_dtype(run, dtype),
+        .dims = dims,
+    };
+
+    if (dims > sizeof param.sizes / sizeof *param.sizes || index >= OWNED_MOST)
+        return ghost_fail(g, PLM_E_MODEL, "more than 8 dimensions");
+    if (!param.name)
+        return ghost_fail(g, PLM_E_MODEL, "an operator with parameters needs a name");
+    if (dims > 0)
+        memcpy(param.sizes, sizes, dims * sizeof *sizes);
+    uint32_t *number = slot_of_name(run, param.name);
+
+    if (!*number)
+        *number = add_param(run, &param);
+    else
+        check_same(run, &run->params[*number - 1], &param);
+    run->owned[step->node][index] = *number;
+    return g->halt ? NULL : run->params[*number - 1].tensor;
+}
+
+/* loaded_parameter() - the same question in the run */
+static struct tensor *loaded_parameter(const struct op_owner *base,
+                                       unsigned index,
+                                       const char *name,
+                                       bool buffer,
+                                       enum dtype dtype,
+                                       unsigned dims,
+                                       const int64_t *sizes)
+{
+    const struct owner *owner = (const struct owner *)base;
+    uint32_t number = owner->run->owned[owner->step->node][index];
+
+    if (number == 0)
+        return ghost_fail(&owner->run->ghost, PLM_E_MODEL,
+                          "'%s' was not there when the model was loaded", name);
+    return owner->run->params[number - 1].tensor;
+}
+
+/* ------------------------------------------------------------------ order */
+
+struct ranked {
+    size_t rank, number; /* number: of the old order, from 0 */
+};
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* rank() - the first entry of the model's order that is @name or a prefix of it at a dot */
+static size_t rank(const struct run *run, const char *name)
+{
+    const struct graph *graph = run->graph;
+
+    for (size_t i = 0; i < graph->order_count; i++) {
+        const char *entry = names_text(graph->names, graph->order[i]);
+        size_t length = strlen(entry);
+
+        if (strncmp(name, entry, length) == 0 && (name[length] == '\0' || name[length] == '.'))
+            return i;
+    }
+    return graph->order_count;
+}
+
+static void reorder(struct run *run)
+{
+    size_t count = run->param_count;
+    struct ranked *ranked = arena_array(run->arena, struct ranked, count);
+    struct param *params = arena_array(run->arena, struct param, count);
+    uint32_t *moved = arena_array(run->arena, uint32_t, count + 1);
+
+    if (run->graph->order_count == 0 || count == 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        ranked[i] =
+            (struct ranked){ rank(run, names_text(run->ghost.names, run->params[i].name)), i };
+    qsort(ranked, count, sizeof *ranked, by_rank);
+    for (size_t i = 0; i < count; i++) {
+        params[i] = run->params[ranked[i].number];
+        moved[ranked[i].number + 1] = (uint32_t)i + 1;
+    }
+    for (uint32_t node = 0; node < run->graph->node_count; node++)
+        for (unsigned k = 0; k < OWNED_MOST; k++)
+            run->owned[node][k] = moved[run->owned[node][k]];
+    run->params = params;
+    run->param_capacity = count;
+}
+
+enum plm_status params_find(struct run *run, struct plm_error *reterr)
+{
+    struct ghost *g = &run->ghost;
+    struct schedule *schedule = g->schedule;
+    struct value *ret = arena_array(run->arena, struct value, run->graph->main->out_count);
+
+    run->owned =
+        arena_alloc(run->arena, run->graph->node_count, sizeof *run->owned, alignof(uint32_t));
+    run->owner.base.parameter = register_parameter;
+    g->schedule = NULL;
+    batch_make(run);
+    forward(run, ret);
+    for (uint32_t i = 0; i < run->graph->main->out_count; i++)
+        value_drop(g, ret[i]);
+    batch_drop(run);
+    for (size_t i = 0; i < run->param_count; i++) {
+        tensor_drop(run->params[i].tensor);
+        run->params[i].tensor = NULL;
+    }
+    g->schedule = schedule;
+    g->op_count = 0;
+    g->op = OP_COUNT;
+    g->unknown_workspace = false;
+    run->owner.base.parameter = loaded_parameter;
+    if (g->halt) {
+        if (reterr)
+            *reterr = g->error;
+        return g->status;
+    }
+    reorder(run);
+    return PLM_OK;
+}

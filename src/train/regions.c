@@ -1,0 +1,238 @@
+/*
+ * train/regions.c - where activation checkpointing cuts: from the strategy's words to regions of steps
+ *
+ * full: every marked place alone; every=N: places N, 2N, …; blocks=…: those listed, counted from 0; group=N: N
+ * consecutive steps of one `repeat:` together; sqrt: groups of about the square root of the repeat's length. A group
+ * never leaves its repeat, since what stands between two repeats need not be a block.
+ */
+#include <string.h>
+
+#include "base/units.h"
+#include "train/internal.h"
+
+/* struct cutter - one walk over the graph */
+struct cutter {
+    struct run *run;
+    bool *listed;        /* [place_count + 1], of blocks=… */
+    uint32_t slot_count; /* of the frame around the steps that are looked at */
+};
+
+/* ------------------------------------------------------------------ which slots go in and out */
+
+/* struct use - what a region does with one slot of the frame around it */
+struct use {
+    bool in, bound, dropped;
+};
+
+static void use_read(struct use *use, uint32_t slot)
+{
+    if (slot != GRAPH_NO_SLOT && !use[slot].bound)
+        use[slot].in = true;
+}
+
+static void use_steps(struct use *use, const struct graph_step *steps, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct graph_step *step = &steps[i];
+
+        for (uint32_t k = 0; k < step->in_count; k++)
+            use_read(use, step->in[k]);
+        if (step->kind == STEP_SCOPE)
+            use_steps(use, step->body->steps, step->body->step_count);
+        for (uint32_t k = 0; k < step->out_count; k++) {
+            if (step->out[k] == GRAPH_NO_SLOT)
+                continue;
+            if (step->when != (STEP_WHEN_GRAD | STEP_WHEN_NO_GRAD))
+                use_read(use, step->out[k]); /* it may keep what it was */
+            use[step->out[k]].bound = true;
+            use[step->out[k]].dropped = false;
+        }
+        for (uint32_t k = 0; k < step->drop_count; k++)
+            use[step->drop[k]].dropped = true;
+    }
+}
+
+static void set_slots(struct arena *arena, struct region *region, const struct use *use)
+{
+    uint32_t *in = arena_array(arena, uint32_t, region->slot_count);
+    uint32_t *out = arena_array(arena, uint32_t, region->slot_count);
+
+    for (uint32_t slot = 0; slot < region->slot_count; slot++) {
+        if (use[slot].in)
+            in[region->in_count++] = slot;
+        if (use[slot].bound && !use[slot].dropped)
+            out[region->out_count++] = slot;
+    }
+    region->in = in;
+    region->out = out;
+}
+
+static void cut(struct cutter *c, const struct graph_step *steps, uint32_t count)
+{
+    struct arena *arena = c->run->arena;
+    struct region *region = arena_new(arena, struct region);
+    struct use *use = arena_array(arena, struct use, c->slot_count);
+
+    region->steps = steps;
+    region->step_count = count;
+    region->slot_count = c->slot_count;
+    use_steps(use, steps, count);
+    set_slots(arena, region, use);
+    c->run->regions[steps->place] = region;
+}
+
+/* ------------------------------------------------------------------ where to cut */
+
+/* root() - the whole number nearest to the square root */
+static uint32_t root(uint32_t n)
+{
+    uint32_t r = 1;
+
+    while (r * (r + 1) < n) /* (r + 1/2)^2 = r (r + 1) + 1/4 */
+        r++;
+    return r;
+}
+
+/* run_length() - consecutive places that belong to one repeat */
+static uint32_t run_length(const struct graph_step *steps, size_t count)
+{
+    uint32_t length = 1;
+
+    while (length < count && steps->repeat && steps[length].place &&
+           steps[length].repeat == steps->repeat)
+        length++;
+    return length;
+}
+
+/* cut_run() - @length consecutive places, the first at @steps */
+static void cut_run(struct cutter *c, const struct graph_step *steps, uint32_t length)
+{
+    const struct plm_strategy *s = c->run->strategy;
+    uint32_t size = 1;
+
+    switch (s->checkpoint) {
+    case PLM_CHECKPOINT_NONE:
+    case PLM_CHECKPOINT_AUTO:
+        return;
+    case PLM_CHECKPOINT_FULL:
+        break;
+    case PLM_CHECKPOINT_EVERY:
+        for (uint32_t i = 0; i < length; i++)
+            if (steps[i].place % s->checkpoint_count == 0)
+                cut(c, &steps[i], 1);
+        return;
+    case PLM_CHECKPOINT_BLOCKS:
+        for (uint32_t i = 0; i < length; i++)
+            if (c->listed[steps[i].place])
+                cut(c, &steps[i], 1);
+        return;
+    case PLM_CHECKPOINT_GROUP:
+        size = s->checkpoint_count < length ? (uint32_t)s->checkpoint_count : length;
+        break;
+    case PLM_CHECKPOINT_SQRT:
+        size = root(length);
+        break;
+    }
+    for (uint32_t i = 0; i < length; i += size)
+        cut(c, &steps[i], size < length - i ? size : length - i);
+}
+
+static void cut_body(struct cutter *c, const struct graph_body *body, uint32_t slot_count)
+{
+    for (size_t i = 0; i < body->step_count; i++) {
+        const struct graph_step *step = &body->steps[i];
+
+        if (step->body)
+            cut_body(c, step->body, step->kind == STEP_SCOPE ? slot_count : step->body->slot_count);
+    }
+    c->slot_count = slot_count;
+    for (size_t i = 0; i < body->step_count;) {
+        uint32_t length = 1;
+
+        if (body->steps[i].place) {
+            length = run_length(&body->steps[i], body->step_count - i);
+            cut_run(c, &body->steps[i], length);
+        }
+        i += length;
+    }
+}
+
+/* ------------------------------------------------------------------ blocks=0-3,7 */
+
+/* read_number() - the digits at *@text, which is moved past them */
+static bool read_number(const char **text, int64_t *ret)
+{
+    char digits[24];
+    size_t length = strspn(*text, "0123456789");
+
+    if (length == 0 || length >= sizeof digits)
+        return false;
+    memcpy(digits, *text, length);
+    digits[length] = '\0';
+    *text += length;
+    return units_parse_int(digits, ret);
+}
+
+static enum plm_status read_blocks(struct cutter *c, struct plm_error *reterr)
+{
+    const char *text = c->run->strategy->checkpoint_blocks;
+    const char *next = text ? text : "";
+    uint32_t count = c->run->graph->place_count;
+
+    c->listed = arena_array(c->run->arena, bool, (size_t)count + 1);
+    for (;;) {
+        int64_t first = 0, last = 0;
+        bool valid = read_number(&next, &first);
+
+        last = first;
+        if (valid && *next == '-') {
+            next++;
+            valid = read_number(&next, &last) && last >= first;
+        }
+        if (!valid || (*next != ',' && *next != '\0'))
+            return plm_fail(reterr, PLM_E_USAGE,
+                            "checkpoint: blocks are written like 0-3,7, not '%s'",
+                            text ? text : "");
+        if (last >= count)
+            return plm_fail(reterr, PLM_E_USAGE,
+                            "checkpoint: there is no block %lld; the model has %u, counted from 0",
+                            (long long)last, count);
+        for (int64_t i = first; i <= last; i++)
+            c->listed[i + 1] = true;
+        if (*next++ == '\0')
+            return PLM_OK;
+    }
+}
+
+static enum plm_status check_words(const struct run *run, struct plm_error *reterr)
+{
+    const struct plm_strategy *s = run->strategy;
+    bool counts = s->checkpoint == PLM_CHECKPOINT_EVERY || s->checkpoint == PLM_CHECKPOINT_GROUP;
+
+    if (s->checkpoint == PLM_CHECKPOINT_AUTO)
+        return plm_fail(reterr, PLM_E_USAGE, "checkpoint: auto is decided by a plan, not by a run");
+    if (counts && s->checkpoint_count < 1)
+        return plm_fail(reterr, PLM_E_USAGE, "checkpoint: N must be at least 1");
+    return PLM_OK;
+}
+
+enum plm_status regions_build(struct run *run, struct plm_error *reterr)
+{
+    struct cutter c = { .run = run };
+    const struct graph *graph = run->graph;
+    enum plm_status status = check_words(run, reterr);
+
+    if (status || run->strategy->checkpoint == PLM_CHECKPOINT_NONE)
+        return status;
+    if (graph->place_count == 0) {
+        run_warn(run, "checkpoint: the model has no place where it may cut; nothing is recomputed");
+        return PLM_OK;
+    }
+    if (run->strategy->checkpoint == PLM_CHECKPOINT_BLOCKS)
+        status = read_blocks(&c, reterr);
+    if (status)
+        return status;
+    run->regions = arena_array(run->arena, const struct region *, (size_t)graph->place_count + 1);
+    cut_body(&c, graph->main, graph->main->slot_count);
+    return PLM_OK;
+}

@@ -1,0 +1,125 @@
+/*
+ * train/run.c - makes a run, loads it, and hands out what it found
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "train/internal.h"
+
+void run_warn(struct run *run, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    arena_push(run->arena, run->warnings, run->warning_count, run->warning_capacity,
+               arena_copy(run->arena, text, strlen(text)));
+}
+
+/* find_model_call() - the model in the training script: the first call of main */
+static const struct graph_step *find_model_call(const struct graph *graph)
+{
+    for (size_t i = 0; i < graph->main->step_count; i++)
+        if (graph->main->steps[i].kind == STEP_CALL)
+            return &graph->main->steps[i];
+    return NULL;
+}
+
+static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_error *reterr)
+{
+    if (s->accumulate < 0 || s->accumulate > INT32_MAX)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "accumulate: the number of micro-batches is 1 or more");
+    if (s->clip_grad_norm < 0)
+        return plm_fail(reterr, PLM_E_USAGE, "clip-grad-norm: the norm is above 0");
+    return PLM_OK;
+}
+
+enum plm_status train_create(const struct graph *graph,
+                             const struct plm_strategy *strategy,
+                             const struct surroundings *around,
+                             struct names *names,
+                             struct schedule *schedule,
+                             struct arena *arena,
+                             struct run **ret_run,
+                             struct plm_error *reterr)
+{
+    struct run *run = arena_new(arena, struct run);
+    enum plm_status status = check_strategy(strategy, reterr);
+
+    if (status)
+        return status;
+    ghost_init(&run->ghost, arena, names, schedule, around);
+    run->ghost.training = !strategy->eval;
+    run->ghost.needs_gradient_of_parameters = !strategy->eval;
+    run->graph = graph;
+    run->strategy = strategy;
+    run->arena = arena;
+    run->owner.run = run;
+    run->step = -1;
+    run->batch = arena_array(arena, struct value, graph->input_count);
+    run->model_call = find_model_call(graph);
+    status = params_find(run, reterr);
+    if (status)
+        return status;
+    status = regions_build(run, reterr);
+    if (status)
+        return status;
+    if (strategy->keep_outputs) {
+        run->kept_count = graph->main->out_count;
+        run->kept = arena_array(arena, struct value, run->kept_count);
+    }
+    *ret_run = run;
+    return PLM_OK;
+}
+
+/* outcome() - the run's failure, when it was halted */
+static enum plm_status outcome(struct run *run, struct plm_error *reterr)
+{
+    if (run->ghost.halt != HALT_FAILED)
+        return PLM_OK;
+    if (reterr)
+        *reterr = run->ghost.error;
+    return run->ghost.status;
+}
+
+enum plm_status train_load(struct run *run, struct plm_error *reterr)
+{
+    enum plm_status status = params_load(run, reterr);
+
+    if (status)
+        return status;
+    run_mark(run, "model_load", 0);
+    optimizer_create(run);
+    run_mark(run, "optimizer_init", 0);
+    run->step = 0;
+    return outcome(run, reterr);
+}
+
+enum plm_status train_step(struct run *run, struct plm_error *reterr)
+{
+    if (!run->ghost.halt)
+        step_run(run);
+    run->step++;
+    return outcome(run, reterr);
+}
+
+const struct param *train_params(const struct run *run, size_t *ret_count)
+{
+    *ret_count = run->param_count;
+    return run->params;
+}
+
+const struct ghost *train_ghost(const struct run *run)
+{
+    return &run->ghost;
+}
+
+const char *const *train_warnings(const struct run *run, size_t *ret_count)
+{
+    *ret_count = run->warning_count;
+    return run->warnings;
+}

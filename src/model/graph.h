@@ -34,8 +34,9 @@ struct graph_step {
     unsigned when;         /* mask of STEP_WHEN_*; a step that never runs is not in the graph */
     uint32_t in_count, out_count, drop_count, attr_count;
     const uint32_t *in; /* [in_count] slots; GRAPH_NO_SLOT for `none` */
-    const uint32_t
-        *out; /* [out_count] slots, bound after the step ran; the old values are dropped then */
+    /* [out_count] slots, bound after the step ran; the old values are dropped then. A result for
+       GRAPH_NO_SLOT, and every result when the count is 0, is dropped at once. */
+    const uint32_t *out;
     const uint32_t *drop;     /* [drop_count] slots, dropped last */
     const struct attr *attrs; /* [attr_count] */
     const name_id *in_names;  /* STEP_OP record: [in_count] the fields' names; otherwise NULL */
@@ -56,8 +57,8 @@ struct graph_body {
     uint32_t
         slot_count; /* the first in_count are the arguments; a scope has 0 and uses the enclosing frame */
     uint32_t in_count, out_count;
-    const uint32_t
-        *out; /* [out_count] slots that are returned; every other is dropped at the end */
+    /* [out_count] slots that are returned, GRAPH_NO_SLOT for none; every other is dropped at the end */
+    const uint32_t *out;
     const name_id *slot_names; /* [slot_count], for dumps and messages */
     size_t step_count;
     const struct graph_step *steps; /* [step_count] */
@@ -81,8 +82,8 @@ struct graph {
     uint32_t node_count;  /* operator steps */
     uint32_t place_count; /* places where activation checkpointing may cut */
     size_t order_count;
-    const name_id *
-        order; /* [order_count] parameter names or prefixes of names (at a dot) that are registered first */
+    /* [order_count] parameter names or prefixes of names (at a dot) that are registered first */
+    const name_id *order;
     int64_t batch, seq;
 };
 

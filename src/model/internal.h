@@ -64,17 +64,6 @@ PLM_MUST_CHECK enum plm_status load_dim_values(struct loader *load,
                                                size_t layer_count);
 PLM_MUST_CHECK enum plm_status load_inputs(struct loader *load, const struct yaml_node *inputs);
 
-/* option_read() - @text as a value of @option; false when it has no such */
-bool option_read(const struct names *names,
-                 const struct model_option *option,
-                 const char *text,
-                 struct value *ret_value);
-
-/* option_words() - "sdpa, eager" or "a number", for messages */
-const char *option_words(const struct names *names,
-                         const struct model_option *option,
-                         char text[128]);
-
 /* load_block.c */
 PLM_MUST_CHECK enum plm_status load_signature(struct loader *load,
                                               const struct yaml_node *node,

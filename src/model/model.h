@@ -174,6 +174,17 @@ PLM_MUST_CHECK enum plm_status model_load(const struct model_text *text,
                                           const struct model **ret_model,
                                           struct plm_error *reterr);
 
+/* option_read() - @text as a value of @option; false when it has no such */
+bool option_read(const struct names *names,
+                 const struct model_option *option,
+                 const char *text,
+                 struct value *ret_value);
+
+/* option_words() - "sdpa, eager" or "a number", for messages */
+const char *option_words(const struct names *names,
+                         const struct model_option *option,
+                         char text[128]);
+
 /* struct model_setting - `--set NAME=VALUE` */
 struct model_setting {
     const char *name, *value;

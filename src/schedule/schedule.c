@@ -5,15 +5,12 @@
  * released and used allocations are live; a chain of tries ends in an ALLOC of the same number; marks[i].event is
  * the index of the MARK event that carries i.
  */
-#include "base/error.h"
 #include "schedule/schedule.h"
+#include "base/error.h"
 
 static void push(struct schedule *schedule, struct event event)
 {
-    arena_push(schedule->arena,
-               schedule->events,
-               schedule->event_count,
-               schedule->event_capacity,
+    arena_push(schedule->arena, schedule->events, schedule->event_count, schedule->event_capacity,
                event);
 }
 
@@ -30,11 +27,10 @@ uint32_t schedule_alloc_chain(struct schedule *schedule,
     uint32_t allocation = ++schedule->allocation_count;
 
     for (size_t i = 0; i < bytes_count; i++)
-        push(schedule,
-             (struct event){ .bytes = bytes[i],
-                             .allocation = allocation,
-                             .kind = i + 1 < bytes_count ? EVENT_TRY_ALLOC : EVENT_ALLOC,
-                             .stream = stream });
+        push(schedule, (struct event){ .bytes = bytes[i],
+                                       .allocation = allocation,
+                                       .kind = i + 1 < bytes_count ? EVENT_TRY_ALLOC : EVENT_ALLOC,
+                                       .stream = stream });
     return allocation;
 }
 
@@ -45,8 +41,7 @@ void schedule_free(struct schedule *schedule, uint32_t allocation)
 
 void schedule_use(struct schedule *schedule, uint32_t allocation, uint16_t stream)
 {
-    push(schedule,
-         (struct event){ .allocation = allocation, .kind = EVENT_USE, .stream = stream });
+    push(schedule, (struct event){ .allocation = allocation, .kind = EVENT_USE, .stream = stream });
 }
 
 void schedule_empty(struct schedule *schedule)
@@ -61,8 +56,8 @@ void schedule_mark(struct schedule *schedule, const char *name, int32_t step, ui
         .name = name, .step = step, .micro = micro, .event = schedule->event_count
     };
 
-    arena_push(
-        schedule->arena, schedule->marks, schedule->mark_count, schedule->mark_capacity, mark);
+    arena_push(schedule->arena, schedule->marks, schedule->mark_count, schedule->mark_capacity,
+               mark);
     push(schedule, (struct event){ .allocation = number, .kind = EVENT_MARK });
 }
 
@@ -78,19 +73,16 @@ struct check {
     bool in_chain; /* the event before was a try */
 };
 
-static enum plm_status
-check_live(const struct check *check, const char *what, struct plm_error *reterr)
+static enum plm_status check_live(const struct check *check,
+                                  const char *what,
+                                  struct plm_error *reterr)
 {
     const struct event *event = &check->schedule->events[check->event];
 
     if (event->allocation == 0 || event->allocation > check->allocation_last ||
         check->lives[event->allocation] != LIFE_LIVE)
-        return plm_fail(reterr,
-                        PLM_E_RANGE,
-                        "event %zu %s allocation %u, which is not live",
-                        check->event,
-                        what,
-                        event->allocation);
+        return plm_fail(reterr, PLM_E_RANGE, "event %zu %s allocation %u, which is not live",
+                        check->event, what, event->allocation);
     return PLM_OK;
 }
 
@@ -100,22 +92,14 @@ static enum plm_status check_alloc(struct check *check, bool is_try, struct plm_
     bool in_chain = check->in_chain;
 
     if (!in_chain && event->allocation != check->allocation_last + 1)
-        return plm_fail(reterr,
-                        PLM_E_RANGE,
-                        "event %zu makes allocation %u, but the next number is %u",
-                        check->event,
-                        event->allocation,
-                        check->allocation_last + 1);
+        return plm_fail(reterr, PLM_E_RANGE,
+                        "event %zu makes allocation %u, but the next number is %u", check->event,
+                        event->allocation, check->allocation_last + 1);
     if (event->allocation > check->schedule->allocation_count)
-        return plm_fail(reterr,
-                        PLM_E_RANGE,
-                        "event %zu makes allocation %u of %u",
-                        check->event,
-                        event->allocation,
-                        check->schedule->allocation_count);
+        return plm_fail(reterr, PLM_E_RANGE, "event %zu makes allocation %u of %u", check->event,
+                        event->allocation, check->schedule->allocation_count);
     if (event->bytes == 0 && (is_try || !in_chain))
-        return plm_fail(reterr,
-                        PLM_E_RANGE,
+        return plm_fail(reterr, PLM_E_RANGE,
                         "event %zu takes 0 bytes; only the end of a chain of tries may",
                         check->event);
     check->allocation_last = event->allocation;
@@ -131,11 +115,9 @@ static enum plm_status check_mark(struct check *check, struct plm_error *reterr)
 
     if (number != check->mark_next || number >= schedule->mark_count ||
         schedule->marks[number].event != check->event)
-        return plm_fail(reterr,
-                        PLM_E_RANGE,
+        return plm_fail(reterr, PLM_E_RANGE,
                         "event %zu is mark %u, which the table of marks has elsewhere",
-                        check->event,
-                        number);
+                        check->event, number);
     check->mark_next++;
     return PLM_OK;
 }
@@ -146,13 +128,10 @@ static enum plm_status check_event(struct check *check, struct plm_error *reterr
     enum event_kind kind = (enum event_kind)event->kind;
     enum plm_status status;
 
-    if (check->in_chain &&
-        !((kind == EVENT_ALLOC || kind == EVENT_TRY_ALLOC) &&
-          event->allocation == check->allocation_last))
-        return plm_fail(reterr,
-                        PLM_E_RANGE,
-                        "event %zu comes where a try for allocation %u must go on",
-                        check->event,
+    if (check->in_chain && !((kind == EVENT_ALLOC || kind == EVENT_TRY_ALLOC) &&
+                             event->allocation == check->allocation_last))
+        return plm_fail(reterr, PLM_E_RANGE,
+                        "event %zu comes where a try for allocation %u must go on", check->event,
                         check->allocation_last);
     switch (kind) {
     case EVENT_ALLOC:
@@ -171,21 +150,19 @@ static enum plm_status check_event(struct check *check, struct plm_error *reterr
     case EVENT_EMPTY:
         return PLM_OK;
     }
-    return plm_fail(
-        reterr, PLM_E_RANGE, "event %zu is of unknown kind %u", check->event, event->kind);
+    return plm_fail(reterr, PLM_E_RANGE, "event %zu is of unknown kind %u", check->event,
+                    event->kind);
 }
 
-enum plm_status
-schedule_check(const struct schedule *schedule, struct arena *scratch, struct plm_error *reterr)
+enum plm_status schedule_check(const struct schedule *schedule,
+                               struct arena *scratch,
+                               struct plm_error *reterr)
 {
     struct check check = { .schedule = schedule };
 
     if (schedule->allocation_count > schedule->event_count)
-        return plm_fail(reterr,
-                        PLM_E_RANGE,
-                        "%u allocations cannot come from %zu events",
-                        schedule->allocation_count,
-                        schedule->event_count);
+        return plm_fail(reterr, PLM_E_RANGE, "%u allocations cannot come from %zu events",
+                        schedule->allocation_count, schedule->event_count);
     check.lives = arena_array(scratch, unsigned char, (size_t)schedule->allocation_count + 1);
     for (; check.event < schedule->event_count; check.event++) {
         enum plm_status status = check_event(&check, reterr);
@@ -194,18 +171,13 @@ schedule_check(const struct schedule *schedule, struct arena *scratch, struct pl
             return status;
     }
     if (check.in_chain)
-        return plm_fail(reterr,
-                        PLM_E_RANGE,
-                        "the schedule ends within the tries for allocation %u",
+        return plm_fail(reterr, PLM_E_RANGE, "the schedule ends within the tries for allocation %u",
                         check.allocation_last);
     if (check.mark_next != schedule->mark_count ||
         check.allocation_last != schedule->allocation_count)
-        return plm_fail(reterr,
-                        PLM_E_RANGE,
+        return plm_fail(reterr, PLM_E_RANGE,
                         "the events hold %u allocations and %u marks, not %u and %zu",
-                        check.allocation_last,
-                        check.mark_next,
-                        schedule->allocation_count,
+                        check.allocation_last, check.mark_next, schedule->allocation_count,
                         schedule->mark_count);
     return PLM_OK;
 }

@@ -95,7 +95,7 @@ void tensor_channels_last_strides(unsigned dims, const int64_t *sizes, int64_t *
 
 struct tensor *tensor_new(struct ghost *g, enum dtype dtype, unsigned dims, const int64_t *sizes)
 {
-    int64_t strides[TENSOR_DIMS];
+    int64_t strides[TENSOR_DIMS] = { 0 };
 
     if (dims <= TENSOR_DIMS)
         tensor_contiguous_strides(dims, sizes, strides);

@@ -2,7 +2,7 @@
 #ifndef PLM_OPS_POINTWISE_H
 #define PLM_OPS_POINTWISE_H
 
-#include "ghost/autograd.h"
+#include "ops/ops.h"
 
 /* Two tensors, with broadcasting and type promotion; @b NULL: with a Python number. */
 struct tensor *pointwise_add(struct tensor *a, struct tensor *b);
@@ -10,6 +10,14 @@ struct tensor *pointwise_mul(struct tensor *a, struct tensor *b);
 struct tensor *pointwise_div(struct tensor *a, struct tensor *b);
 /* pointwise_add_inplace() - a.add_(b) */
 struct tensor *pointwise_add_inplace(struct tensor *a, struct tensor *b);
+/* pointwise_mul_inplace() - a.mul_(b) */
+struct tensor *pointwise_mul_inplace(struct tensor *a, struct tensor *b);
+/* pointwise_may_overwrite() - false after a failure: a leaf that wants a gradient is not overwritten while recording */
+bool pointwise_may_overwrite(const struct tensor *x);
+/* pointwise_second() - a row's second input, NULL when `value` is given instead; false after a failure */
+bool pointwise_second(struct ghost *g, const struct op_args *args, struct tensor **ret);
+/* pointwise_number_dtype() - the type of mixing a tensor with a Python number, which is an integer when it has no fraction */
+enum dtype pointwise_number_dtype(const struct tensor *x, double number);
 /* pointwise_dropout() - F.dropout in training with probability @p: a reference to @x when p is 0 or not training */
 struct tensor *pointwise_dropout(struct tensor *x, double p);
 /* pointwise_softmax() - softmax along @dim (recorded); @dtype DTYPE_COUNT: the input's */

@@ -1,0 +1,93 @@
+/* ops/choose.c - where and masked_fill: values chosen by a mask */
+#include "ghost/kernels.h"
+#include "ops/shapes.h"
+
+/* where(condition, grad, 0) and where(condition, 0, grad): the 0 is a scalar tensor on the device */
+static struct tensor *where_zero(struct ghost *g, struct tensor *condition, struct tensor *grad)
+{
+    if (!condition || !grad)
+        return NULL;
+    TENSOR_AUTO *zero = tensor_new_scalar(g, grad->dtype);
+    TENSOR_AUTO *mask = kernel_cast(condition, DTYPE_BOOL);
+
+    return kernel_pointwise(g, grad->dtype, (struct tensor *[]){ mask, grad, zero }, 3);
+}
+
+static void where_apply(struct ghost *g,
+                        struct node *n,
+                        struct tensor *const *grads,
+                        struct tensor **ret)
+{
+    TENSOR_AUTO *condition = node_saved(n, 0);
+
+    for (uint32_t i = 2; i-- > 0;) /* other, then self */
+        if (node_needs(n, i))
+            ret[i] = where_zero(g, condition, grads[0]);
+}
+
+static const struct backward where_backward = { "WhereBackward0", where_apply };
+
+void op_where(struct ghost *g, const struct op_args *args, struct tensor **ret)
+{
+    struct tensor *condition = args->in[0];
+    struct tensor *const *sides = args->in + 1;
+
+    if (!condition || !sides[0] || !sides[1]) {
+        ghost_fail(g, PLM_E_MODEL, "three tensors are needed");
+        return;
+    }
+    if (condition->dtype != DTYPE_BOOL && condition->dtype != DTYPE_UINT8) {
+        ghost_fail(g, PLM_E_MODEL, "the condition is %s; it must be bool",
+                   dtype_defs[condition->dtype].name);
+        return;
+    }
+    enum dtype dtype = kernel_promote(sides[0], sides[1]);
+    struct node *n = node_new(g, &where_backward, sides, 2, 1, 0);
+
+    node_save(n, 0, condition);
+    TENSOR_AUTO *mask = kernel_cast(condition, DTYPE_BOOL);
+    TENSOR_AUTO *self = kernel_cast(sides[0], dtype);
+    TENSOR_AUTO *other = kernel_cast(sides[1], dtype);
+
+    ret[0] =
+        node_attach(n, kernel_pointwise(g, dtype, (struct tensor *[]){ mask, self, other }, 3));
+}
+
+/* fill() - masked_fill: a contiguous copy of the broadcast tensor, filled in place */
+static struct tensor *fill(struct ghost *g, const struct tensor *x, const struct tensor *mask)
+{
+    int64_t sizes[TENSOR_DIMS];
+    unsigned dims;
+
+    if (!shape_broadcast(g, x, mask, &dims, sizes))
+        return NULL;
+    return tensor_new(g, x->dtype, dims, sizes);
+}
+
+static void fill_apply(struct ghost *g,
+                       struct node *n,
+                       struct tensor *const *grads,
+                       struct tensor **ret)
+{
+    TENSOR_AUTO *mask = node_saved(n, 0);
+
+    ret[0] = fill(g, grads[0], mask);
+}
+
+static const struct backward fill_backward = { "MaskedFillBackward0", fill_apply };
+
+void op_masked_fill(struct ghost *g, const struct op_args *args, struct tensor **ret)
+{
+    struct tensor *x = args->in[0], *mask = args->in[1];
+
+    if (!x || !mask)
+        return;
+    if (mask->dtype != DTYPE_BOOL) {
+        ghost_fail(g, PLM_E_MODEL, "the mask is %s; it must be bool", dtype_defs[mask->dtype].name);
+        return;
+    }
+    struct node *n = node_new(g, &fill_backward, &x, 1, 1, 0);
+
+    node_save(n, 0, mask);
+    ret[0] = node_attach(n, fill(g, x, mask));
+}

@@ -529,31 +529,51 @@ static enum plm_status build_block(struct builder *b,
     return status;
 }
 
+static enum plm_status build_input(struct builder *b,
+                                   const struct model_input *input,
+                                   struct graph_input *ret)
+{
+    int64_t *sizes = arena_array(b->arena, int64_t, input->dim_count), elements = 1;
+
+    for (uint32_t i = 0; i < input->dim_count; i++) {
+        enum plm_status status =
+            eval_int(b, NULL, input->sizes[i], "shape", 0, INT64_MAX, &sizes[i]);
+
+        if (status)
+            return status;
+        if (sizes[i] == 0) {
+            bool *marks = arena_array(b->scratch, bool, b->model->global_count);
+
+            expr_mark_globals(input->sizes[i], marks);
+            return plm_fail_at(b->reterr, PLM_E_RANGE, input->sizes[i]->at,
+                               "'shape' has a size of 0%s",
+                               marks[MODEL_SEQ] ? ": the model needs --seq" : "");
+        }
+        if (!num_mul(elements, sizes[i], &elements) || elements >> 60)
+            return plm_fail_at(b->reterr, PLM_E_RANGE, input->at,
+                               "'shape' has more than 2^60 elements");
+    }
+    *ret = (struct graph_input){ input->name, input->dtype, input->dim_count, sizes };
+    return PLM_OK;
+}
+
 static enum plm_status build_inputs(struct builder *b, struct graph *graph)
 {
     const struct model *model = b->model;
     struct graph_input *inputs = arena_array(b->arena, struct graph_input, model->input_count);
-    enum plm_status status = PLM_OK;
 
-    for (size_t i = 0; i < model->input_count && !status; i++) {
-        const struct model_input *input = &model->inputs[i];
-        int64_t *sizes = arena_array(b->arena, int64_t, input->dim_count), elements = 1;
+    for (size_t i = 0; i < model->input_count; i++) {
+        enum plm_status status = build_input(b, &model->inputs[i], &inputs[i]);
         char label[LOAD_LABEL];
 
-        for (uint32_t dim = 0; dim < input->dim_count && !status; dim++) {
-            status = eval_int(b, NULL, input->sizes[dim], "shape", 1, INT64_MAX, &sizes[dim]);
-            if (!status && (!num_mul(elements, sizes[dim], &elements) || elements >> 60))
-                status = plm_fail_at(b->reterr, PLM_E_RANGE, input->at,
-                                     "'shape' has more than 2^60 elements");
-        }
-        snprintf(label, sizeof label, "input '%.60s'", names_text(b->names, input->name));
-        if (status)
-            load_prefix(b->reterr, status, label);
-        inputs[i] = (struct graph_input){ input->name, input->dtype, input->dim_count, sizes };
+        if (!status)
+            continue;
+        snprintf(label, sizeof label, "input '%.60s'", names_text(b->names, model->inputs[i].name));
+        return load_prefix(b->reterr, status, label);
     }
     graph->inputs = inputs;
     graph->input_count = model->input_count;
-    return status;
+    return PLM_OK;
 }
 
 static enum plm_status build_main(struct builder *b, struct graph *graph)

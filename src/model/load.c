@@ -317,10 +317,12 @@ static enum plm_status load_structure(struct loader *load, const struct file_fie
         status = load_check_recursion(load);
     if (!status)
         status = load_order(load, base->parameters);
+    if (status)
+        return status;
     load->model->blocks = load->blocks;
     load->model->block_count = load->block_count;
     load->model->main = &load->blocks[load->block_count - 1];
-    return status;
+    return PLM_OK;
 }
 
 static const char *base_name(const char *file)

@@ -104,7 +104,7 @@ static enum plm_status fail_word(const struct attr_def *def,
     } else {
         count = split_choices(def->choices, text, names);
     }
-    snprintf(what, sizeof what, "'%s' has no word", key_names[def->key]);
+    snprintf(what, sizeof what, "'%s' cannot be", key_names[def->key]);
     return decode_fail_unknown(at, what, word, names, count, reterr);
 }
 

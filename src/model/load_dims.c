@@ -235,7 +235,7 @@ static enum plm_status load_override(struct loader *load,
     option->at = first->at;
     if (first->kind != YAML_SCALAR ||
         !option_read(&load->model->names, option, first->text, &option->value))
-        return plm_fail_at(load->reterr, PLM_E_SYNTAX, first->at, "option '%s' is %s, not %s",
+        return plm_fail_at(load->reterr, PLM_E_SYNTAX, first->at, "option '%s' must be %s, not %s",
                            names_text(&load->model->names, option->name),
                            option_words(&load->model->names, option, words),
                            yaml_describe(first, got));

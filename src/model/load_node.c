@@ -131,6 +131,25 @@ static enum plm_status find_op(struct loader *load,
                                load->reterr);
 }
 
+/* check_keys() - a key that other kinds of nodes have: better said than "unknown" */
+static enum plm_status check_keys(const struct node_loader *n,
+                                  unsigned on,
+                                  const struct decode_extra *attrs)
+{
+    for (size_t i = 0; i < NODE_KEY_COUNT; i++) {
+        const char *key = node_keys[i].row.key;
+        bool attr = false;
+
+        for (size_t j = 0; j < attrs->key_count; j++)
+            attr |= strcmp(attrs->keys[j], key) == 0;
+        if (!attr && !(node_keys[i].on & on) && yaml_get(n->yaml, key))
+            return plm_fail_at(n->load->reterr, PLM_E_SYNTAX, yaml_get(n->yaml, key)->at,
+                               "'%s' has no meaning for this kind of node (%s)", key,
+                               node_keys[i].row.help);
+    }
+    return PLM_OK;
+}
+
 /* decode_node() - the fields of a node of kind @on; an attribute of the operator hides a key of the same name */
 static enum plm_status decode_node(struct node_loader *n, unsigned on)
 {
@@ -150,7 +169,11 @@ static enum plm_status decode_node(struct node_loader *n, unsigned on)
         if ((node_keys[i].on & on) && !hidden)
             rows[row_count++] = node_keys[i].row;
     }
-    return decode_mapping(n->yaml, NULL, rows, row_count, &extra, &n->fields, n->load->reterr);
+    enum plm_status status = check_keys(n, on, &extra);
+
+    return status ? status
+                  : decode_mapping(n->yaml, NULL, rows, row_count, &extra, &n->fields,
+                                   n->load->reterr);
 }
 
 static bool is_word(const struct yaml_node *node, const char *word)
@@ -302,7 +325,7 @@ static enum plm_status load_block_ref(struct node_loader *n, const struct yaml_n
 
     for (size_t i = 0; i < count; i++) {
         names[i] = names_text(&load->model->names, load->blocks[i].name);
-        if (strcmp(names[i], value->text) == 0) {
+        if (value->kind == YAML_SCALAR && strcmp(names[i], value->text) == 0) {
             n->node->block = &load->blocks[i];
             return PLM_OK;
         }
@@ -340,25 +363,39 @@ static enum plm_status load_with(struct node_loader *n)
     return status;
 }
 
-static enum plm_status load_call(struct node_loader *n, const struct yaml_node *value)
+/* check_counts() - @takes from @least to @most values, any number when that is negative */
+static enum plm_status check_counts(const struct node_loader *n,
+                                    const char *takes,
+                                    int least,
+                                    int most)
+{
+    int given = (int)n->node->in_count;
+    char number[32];
+
+    if (given >= least && (most < 0 || given <= most))
+        return PLM_OK;
+    if (most < 0)
+        snprintf(number, sizeof number, "at least %d", least);
+    else if (least < most)
+        snprintf(number, sizeof number, "%d to %d", least, most);
+    else
+        snprintf(number, sizeof number, "%d", least);
+    return plm_fail_at(n->load->reterr, PLM_E_MODEL, n->fields.in ? n->fields.in->at : n->yaml->at,
+                       "%s %s input%s, but %d %s given", takes, number,
+                       strcmp(number, "1") == 0 ? "" : "s", given, given == 1 ? "is" : "are");
+}
+
+static enum plm_status load_call(struct node_loader *n)
 {
     struct model_node *node = n->node;
-    enum plm_status status = load_block_ref(n, value);
-
-    if (status)
-        return status;
     const struct model_block *block = node->block;
+    enum plm_status status = load_with(n);
 
-    status = load_with(n);
     if (!status)
         status = load_in(n, block->in_count);
-    if (!status && (node->in_count < block->required_count || node->in_count > block->in_count))
+    if (!status)
         status =
-            plm_fail_at(n->load->reterr, PLM_E_MODEL, n->fields.in ? n->fields.in->at : n->yaml->at,
-                        "the block takes %u argument%s%s, but %u %s given", block->in_count,
-                        block->in_count == 1 ? "" : "s",
-                        block->required_count < block->in_count ? " at most" : "", node->in_count,
-                        node->in_count == 1 ? "is" : "are");
+            check_counts(n, "the block takes", (int)block->required_count, (int)block->in_count);
     node->in_count = block->in_count; /* those not given are none */
     if (!status)
         status = load_as(n);
@@ -370,24 +407,6 @@ static enum plm_status load_call(struct node_loader *n, const struct yaml_node *
     return status;
 }
 
-static enum plm_status check_in_count(const struct node_loader *n, const struct op_def *def)
-{
-    int given = (int)n->node->in_count;
-    char takes[64];
-
-    if (given >= def->least && (def->most < 0 || given <= def->most))
-        return PLM_OK;
-    if (def->most < 0)
-        snprintf(takes, sizeof takes, "at least %d", def->least);
-    else if (def->least < def->most)
-        snprintf(takes, sizeof takes, "%d to %d", def->least, def->most);
-    else
-        snprintf(takes, sizeof takes, "%d", def->least);
-    return plm_fail_at(n->load->reterr, PLM_E_MODEL, n->fields.in ? n->fields.in->at : n->yaml->at,
-                       "takes %s input%s, but %d %s given", takes,
-                       strcmp(takes, "1") == 0 ? "" : "s", given, given == 1 ? "is" : "are");
-}
-
 static enum plm_status load_op(struct node_loader *n)
 {
     struct model_node *node = n->node;
@@ -397,7 +416,7 @@ static enum plm_status load_op(struct node_loader *n)
     if (!status)
         status = load_in(n, 0);
     if (!status)
-        status = check_in_count(n, def);
+        status = check_counts(n, "takes", def->least, def->most);
     for (int i = 0; i < def->least && !status; i++)
         if (node->in[i] == GRAPH_NO_SLOT)
             status =
@@ -513,10 +532,10 @@ static enum plm_status load_kind(struct node_loader *n, unsigned on)
         return load_op(n);
     case ON_CALL:
         node->kind = STEP_CALL;
-        return load_call(n, n->fields.call);
+        return load_call(n);
     case ON_INLINE:
         node->kind = STEP_INLINE;
-        return load_call(n, n->fields.inlined);
+        return load_call(n);
     case ON_SCOPE:
         node->kind = STEP_SCOPE;
         return load_scope(n);
@@ -553,6 +572,8 @@ enum plm_status load_node(struct block_loader *b,
     node->at = yaml->at;
     if (!status && on == ON_OP)
         status = find_op(n.load, yaml_get(yaml, "op"), &node->op);
+    else if (!status && (on & (ON_CALL | ON_INLINE)))
+        status = load_block_ref(&n, yaml_get(yaml, on == ON_CALL ? "call" : "inline"));
     if (status)
         return status;
     status = decode_node(&n, on);

@@ -62,8 +62,8 @@ static enum plm_status apply_setting(const struct model *model,
     const struct model_option *option = &model->options[i - MODEL_RUN_COUNT - model->dim_count];
 
     if (!option_read(&model->names, option, setting->value, &values[i]))
-        return plm_fail(reterr, PLM_E_USAGE, "option '%.60s' is %s, not '%.60s'", setting->name,
-                        option_words(&model->names, option, words), setting->value);
+        return plm_fail(reterr, PLM_E_USAGE, "option '%.60s' must be %s, not '%.60s'",
+                        setting->name, option_words(&model->names, option, words), setting->value);
     return PLM_OK;
 }
 

@@ -5,7 +5,7 @@ A case is a directory: `args` holds the arguments (shell words; lines are joined
 output, then standard error with "! " before each line, then "exit N". The program runs in the directory, so that
 `model.yaml` beside them is just that.
 
-A case that ends in .yaml is a model with a mistake (a directory without `args` stands for those in it): its first line is "# LINE:COLUMN: MESSAGE", and `plimsoll check` must
+A case that ends in .yaml is a model with a mistake (a directory without `args` stands for those in it): its first line is "# expected: LINE:COLUMN: MESSAGE", and `plimsoll check` must
 print exactly that after the file's name, nothing else, and end with status 2.
 """
 import argparse
@@ -42,7 +42,7 @@ def check_directory(exe, case, update):
 def check_error(exe, case):
     first = case.read_text(errors='replace').split('\n', 1)[0]
     status, out, err = run(exe, ['check', case.name], case.parent)
-    expected = f'{case.name}:{first.removeprefix("# ")}\n'
+    expected = f'{case.name}:{first.removeprefix("# expected: ")}\n'
     if (status, out, err) == (2, '', expected):
         return True
     print(f'{case}: expected status 2 and\n  {expected}got status {status} and\n  {out}{err}')

@@ -2,7 +2,8 @@
  * tests/golden/test-errors.c - bad model files and what is said about each
  *
  * The first line of a file is "# expected: LINE:COLUMN: MESSAGE" (or "# expected: ok"). Lines after it may be settings:
- * "# batch: N", "# seq: N", "# set: NAME=VALUE". A model that a file extends stands in beside/.
+ * "# batch: N", "# seq: N", "# set: NAME=VALUE". A model that a file extends stands in beside/. The files in errors/ itself
+ * have no settings: run.py gives them to the program, too.
  */
 #include <stdio.h>
 #include <stdlib.h>

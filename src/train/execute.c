@@ -85,18 +85,6 @@ static void run_value_operator(struct run *run, const struct graph_step *step, s
         pool_free(&g->pool, in, step->in_count * sizeof *in);
 }
 
-/* own_value() - the operators `parameter` and `buffer` */
-static struct value own_value(struct run *run, const struct graph_step *step)
-{
-    bool buffer = step->op == OP_BUFFER;
-    struct op_args args = { .op = step->op, .attr_count = step->attr_count, .attrs = step->attrs };
-    const struct attr *shape = op_attr(&args, KEY_SHAPE);
-    enum dtype dtype = buffer ? (enum dtype)op_int(&args, KEY_DTYPE) : DTYPE_PRECISION;
-
-    return value_tensor(tensor_ref(run->owner.base.parameter(&run->owner.base, 0, "", buffer, dtype,
-                                                             shape->count, shape->value.items)));
-}
-
 static void run_operator(struct run *run, const struct graph_step *step, struct value *frame)
 {
     struct ghost *g = &run->ghost;
@@ -104,10 +92,6 @@ static void run_operator(struct run *run, const struct graph_step *step, struct 
     run->owner.step = step;
     if (value_operators[step->op]) {
         run_value_operator(run, step, frame);
-        return;
-    }
-    if (step->op == OP_PARAMETER || step->op == OP_BUFFER) {
-        bind(g, step, 0, frame, own_value(run, step));
         return;
     }
     uint32_t in_count = gather(run, step, frame);

@@ -139,8 +139,8 @@ void run_mark(struct run *run, const char *name, uint32_t micro);
 void batch_make(struct run *run);
 void batch_drop(struct run *run);
 
-/* forward() - the model and the loss, under autocast when the strategy says so; ret[main->out_count], owned */
-void forward(struct run *run, struct value *ret);
+/* loop_forward() - the model and the loss, under autocast when the strategy says so; ret[main->out_count], owned */
+void loop_forward(struct run *run, struct value *ret);
 
 /* step_run() - one step of the training script */
 void step_run(struct run *run);

@@ -98,7 +98,7 @@ static enum dtype autocast_dtype(const struct run *run)
     return DTYPE_COUNT;
 }
 
-void forward(struct run *run, struct value *ret)
+void loop_forward(struct run *run, struct value *ret)
 {
     struct ghost *g = &run->ghost;
     enum dtype dtype = autocast_dtype(run);
@@ -162,7 +162,7 @@ static bool micro_batch(struct run *run, uint32_t micro, struct value *ret)
     struct ghost *g = &run->ghost;
 
     batch_make(run);
-    forward(run, ret);
+    loop_forward(run, ret);
     keep_outputs(run, ret);
     run_mark(run, "fwd", micro);
     if (s->eval || g->halt)

@@ -205,7 +205,7 @@ enum plm_status params_find(struct run *run, struct plm_error *reterr)
     run->owner.base.parameter = register_parameter;
     g->schedule = NULL;
     batch_make(run);
-    forward(run, ret);
+    loop_forward(run, ret);
     for (uint32_t i = 0; i < run->graph->main->out_count; i++)
         value_drop(g, ret[i]);
     batch_drop(run);

@@ -88,6 +88,7 @@ static enum plm_status outcome(struct run *run, struct plm_error *reterr)
 
 enum plm_status train_load(struct run *run, struct plm_error *reterr)
 {
+    run_mark(run, "start", 0);
     enum plm_status status = params_load(run, reterr);
 
     if (status)

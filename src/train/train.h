@@ -36,7 +36,13 @@ PLM_MUST_CHECK enum plm_status train_create(const struct graph *graph,
                                             struct run **ret_run,
                                             struct plm_error *reterr);
 
-/* train_load() - move the model to the device, make the optimizer: the marks "model_load" and "optimizer_init" */
+/*
+ * train_load() - move the model to the device, make the optimizer: the marks "start", "model_load", "optimizer_init"
+ *
+ * "start" comes first; every other mark stands where the phase that it names has ended, as the reference loop measures:
+ * then "fwd" and "bwd" of each micro-batch, "opt", "end" of each step. So what lies between two marks is the phase
+ * that the second one names. A step of an evaluation has "fwd" alone.
+ */
 PLM_MUST_CHECK enum plm_status train_load(struct run *run, struct plm_error *reterr);
 
 /* train_step() - one step of the loop, appended to the schedule with its marks */

@@ -194,6 +194,20 @@ static void reorder(struct run *run)
     run->param_capacity = count;
 }
 
+/* forget() - what the mute forward left in the ghost: it is as new, but for the failure */
+static void forget(struct ghost *g, struct schedule *schedule)
+{
+    for (unsigned i = 0; i < GHOST_THREADS; i++) {
+        tensor_drop(g->blas_workspace[i]);
+        tensor_drop(g->lt_workspace[i]);
+        g->blas_workspace[i] = g->lt_workspace[i] = NULL;
+    }
+    g->schedule = schedule;
+    g->op_count = 0;
+    g->op = OP_COUNT;
+    g->unknown_workspace = false;
+}
+
 enum plm_status params_find(struct run *run, struct plm_error *reterr)
 {
     struct ghost *g = &run->ghost;
@@ -213,10 +227,7 @@ enum plm_status params_find(struct run *run, struct plm_error *reterr)
         tensor_drop(run->params[i].tensor);
         run->params[i].tensor = NULL;
     }
-    g->schedule = schedule;
-    g->op_count = 0;
-    g->op = OP_COUNT;
-    g->unknown_workspace = false;
+    forget(g, schedule);
     run->owner.base.parameter = loaded_parameter;
     if (g->halt) {
         if (reterr)

@@ -76,7 +76,7 @@ static inline void tensor_drop_local(struct tensor **local)
 {
     tensor_drop(*local);
 }
-#define TENSOR_AUTO __attribute__((cleanup(tensor_drop_local))) struct tensor
+#define TENSOR_AUTO __attribute__((cleanup(tensor_drop_local), unused)) struct tensor
 
 /* tensor_take() - hand over a local that TENSOR_AUTO would drop */
 static inline struct tensor *tensor_take(struct tensor **local)

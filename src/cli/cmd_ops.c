@@ -102,7 +102,7 @@ static enum exit_status run(struct cli *cli)
     }
     near = error_nearest(cli->arguments[0], names, count);
     return talk_fail(plm_fail(&error, PLM_E_USAGE,
-                              "unknown operator '%.60s'%s%s%s; 'plimsoll ops' lists them",
+                              "unknown operator '%.60s'%s%s%s ('plimsoll ops' lists them)",
                               cli->arguments[0], near ? "; did you mean '" : "", near ? near : "",
                               near ? "'?" : ""),
                      &error);

@@ -41,7 +41,7 @@ enum plm_status command_find(const char *name, enum command_id *ret_id, struct p
         const char *near = error_nearest(name, names, COMMAND_COUNT);
 
         return plm_fail(reterr, PLM_E_USAGE,
-                        "unknown command '%.40s'%s%s%s; 'plimsoll --help' lists them", name,
+                        "unknown command '%.40s'%s%s%s ('plimsoll --help' lists them)", name,
                         near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     *ret_id = (enum command_id)found;

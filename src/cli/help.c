@@ -2,31 +2,15 @@
 #include <string.h>
 
 #include "cli/help.h"
-#include "report/utf8.h"
+#include "report/layout.h"
 
-enum { WIDTH = 80, INDENT = 29 };
+enum { INDENT = 29 };
 
-/* wrapped() - @text in lines of at most WIDTH columns; the first begins at @column, the others at @indent */
 static void wrapped(struct buf *out, const char *text, size_t column, size_t indent)
 {
-    while (*text) {
-        size_t length = strcspn(text, " ");
-        size_t columns = utf8_columns(arena_copy(out->arena, text, length));
+    struct layout layout = { .out = out };
 
-        if (column > indent && column + 1 + columns > WIDTH) {
-            buf_printf(out, "\n%*s", (int)indent, "");
-            column = indent;
-        } else if (column > indent) {
-            buf_char(out, ' ');
-            column++;
-        }
-        buf_add(out, text, length);
-        column += columns;
-        text += length;
-        while (*text == ' ')
-            text++;
-    }
-    buf_char(out, '\n');
+    layout_wrap(&layout, text, column, indent);
 }
 
 void help_option(const struct option_desc *desc, struct buf *out)

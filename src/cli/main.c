@@ -119,7 +119,7 @@ static enum exit_status unknown_option(const char *word)
     struct plm_error error;
 
     plm_fail(&error, PLM_E_USAGE,
-             "unknown option '%.60s'%s%s%s; the command comes first: plimsoll COMMAND [OPTIONS]",
+             "unknown option '%.60s'%s%s%s (the command comes first: plimsoll COMMAND [OPTIONS])",
              word, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     return fail(&error);
 }
@@ -158,7 +158,7 @@ static enum exit_status run(struct cli *cli, int argc, char **argv)
 
     struct plm_error error;
 
-    plm_fail(&error, PLM_E_USAGE, "needs a command; 'plimsoll --help' lists them");
+    plm_fail(&error, PLM_E_USAGE, "needs a command ('plimsoll --help' lists them)");
     return fail(&error);
 }
 

@@ -58,6 +58,8 @@ static const struct {
     const char *theirs, *ours;
 } foreign[] = {
     { "batch-size", "batch" },
+    { "batchsize", "batch" },
+    { "bs", "batch" },
     { "micro-batch-size", "batch" },
     { "per-device-train-batch-size", "batch" },
     { "seq-len", "seq" },
@@ -122,7 +124,7 @@ static enum plm_status unknown(const struct options *options,
     if (!near)
         near = error_nearest(name, names, name_count);
     return plm_fail(reterr, PLM_E_USAGE,
-                    "unknown option '--%.60s'%s%s%s; 'plimsoll %s --help' lists them", name,
+                    "unknown option '--%.60s'%s%s%s ('plimsoll %s --help' lists them)", name,
                     near ? "; did you mean '--" : "", near ? near : "", near ? "'?" : "",
                     command_at(command)->name);
 }
@@ -152,7 +154,7 @@ static enum plm_status wrong(const struct options *options,
         return plm_fail(reterr, PLM_E_USAGE, "--%s: takes no value", desc->name);
     if (optopt && optopt < 256)
         return plm_fail(reterr, PLM_E_USAGE,
-                        "unknown option '-%c'; 'plimsoll %s --help' lists them", optopt,
+                        "unknown option '-%c' ('plimsoll %s --help' lists them)", optopt,
                         command_at(command)->name);
     if (strncmp(word, "--", 2) != 0)
         return plm_fail(reterr, PLM_E_USAGE, "'%.60s' is no option", word);

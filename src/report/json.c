@@ -14,8 +14,12 @@
 
 static void new_line(struct json *json)
 {
-    if (json->compact)
+    if (json->compact) {
+        if (json->line)
+            buf_char(json->out, '\n');
+        json->line = false;
         return;
+    }
     buf_char(json->out, '\n');
     for (unsigned i = 0; i < json->depth; i++)
         buf_text(json->out, "  ");
@@ -53,7 +57,7 @@ void json_close(struct json *json, char bracket)
     buf_char(json->out, bracket);
 }
 
-static void escaped(struct buf *out, const char *text)
+static void escaped(struct buf *out, const char *text, bool in_page)
 {
     buf_char(out, '"');
     while (*text) {
@@ -68,7 +72,7 @@ static void escaped(struct buf *out, const char *text)
             buf_text(out, "\\n");
         else if (c == '\t')
             buf_text(out, "\\t");
-        else if (c < 0x20 || c == 0x7f)
+        else if (c < 0x20 || c == 0x7f || (in_page && c == '<'))
             buf_printf(out, "\\u%04x", c);
         else
             buf_add(out, text, length);
@@ -80,7 +84,7 @@ static void escaped(struct buf *out, const char *text)
 void json_key(struct json *json, const char *key)
 {
     before(json);
-    escaped(json->out, key);
+    escaped(json->out, key, json->in_page);
     buf_text(json->out, json->compact ? ":" : ": ");
     json->after_key = true;
 }
@@ -89,7 +93,7 @@ void json_string(struct json *json, const char *text)
 {
     before(json);
     if (text)
-        escaped(json->out, text);
+        escaped(json->out, text, json->in_page);
     else
         buf_text(json->out, "null");
 }
@@ -168,6 +172,11 @@ void json_field_null(struct json *json, const char *key)
 {
     json_key(json, key);
     json_null(json);
+}
+
+void json_line(struct json *json)
+{
+    json->line = true;
 }
 
 void json_finish(struct json *json)

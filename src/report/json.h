@@ -26,9 +26,11 @@ enum { JSON_DEPTH = 16 };
 struct json {
     struct buf *out;
     bool compact; /* everything on one line */
+    bool in_page; /* inside HTML's <script>: '<' is escaped */
     unsigned depth;
     bool filled[JSON_DEPTH]; /* does the object or array at this depth have a member yet */
     bool after_key;
+    bool line; /* json_line() was called */
 };
 
 void json_open(struct json *json, char bracket);  /* '{' or '[' */
@@ -48,6 +50,9 @@ void json_field_uint(struct json *json, const char *key, uint64_t value);
 void json_field_real(struct json *json, const char *key, double value);
 void json_field_bool(struct json *json, const char *key, bool value);
 void json_field_null(struct json *json, const char *key);
+
+/* json_line() - in compact text, the next member begins on a new line */
+void json_line(struct json *json);
 
 /* json_finish() - the line's end after the last bracket */
 void json_finish(struct json *json);

@@ -1,0 +1,363 @@
+/*
+ * report/report_text.c - the answer for people: 80 columns, the verdict first
+ *
+ * What must be seen in five seconds comes first: does it fit, how much is left, where the peak is, what would
+ * lower it. The tables below it say why.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "report/layout.h"
+#include "report/phases.h"
+#include "report/recipe.h"
+#include "report/text.h"
+
+enum { LARGEST_SHARES = 8 };
+
+static void line(struct layout *layout)
+{
+    buf_char(layout->out, '\n');
+}
+
+/* text_subject() - what was run: model, size, batch, and every option that is not the default */
+void text_subject(struct layout *layout, const struct report *report, bool batch)
+{
+    const struct plm_result *r = report->result;
+    size_t count;
+    const struct recipe_item *items = recipe_items(report, layout->out->arena, &count);
+    struct buf text = { .arena = layout->out->arena };
+    char parameters[UNITS_TEXT];
+
+    buf_printf(&text, "%s: %s parameters", r->model,
+               units_format_grouped(r->parameters, parameters));
+    if (r->trainable_parameters != r->parameters)
+        buf_printf(&text, " (%s trained)",
+                   units_format_grouped(r->trainable_parameters, parameters));
+    for (size_t i = 0; i < count; i++) {
+        const struct recipe_item *item = &items[i];
+
+        if (item->usual || (!batch && i == 0))
+            continue;
+        switch (item->kind) {
+        case RECIPE_TEXT:
+            if (strcmp(item->key, "precision") == 0 || strcmp(item->key, "optimizer") == 0 ||
+                strcmp(item->key, "framework") == 0)
+                buf_printf(&text, ", %s", item->text);
+            else
+                buf_printf(&text, ", %s %s", item->key, item->text);
+            break;
+        case RECIPE_COUNT:
+            buf_printf(&text, ", %s %lld", item->key, (long long)item->count);
+            break;
+        case RECIPE_REAL:
+            buf_printf(&text, ", %s %g", item->key, item->real);
+            break;
+        case RECIPE_BOOL:
+            buf_printf(&text, ", %s", item->key);
+            break;
+        case RECIPE_ABSENT:
+            break;
+        }
+    }
+    for (size_t i = 0; i < report->strategy->setting_count; i++)
+        buf_printf(&text, ", %s=%s", report->strategy->settings[i].name,
+                   report->strategy->settings[i].value);
+    for (char *c = text.text; *c; c++)
+        if (*c == '_' && (c == text.text || c[-1] != '='))
+            *c = '-'; /* as the options are written */
+    layout_style(layout, STYLE_DIM);
+    layout_wrap(layout, buf_string(&text), 0, 2);
+    layout_style(layout, STYLE_PLAIN);
+}
+
+/* text_place() - "the backward of step 1, at linear (h.11.mlp)" */
+void text_place(struct buf *out, const char *phase, int step, const char *op, const char *block)
+{
+    buf_printf(out, "%s", phase ? phase : "the run");
+    if (step >= 0)
+        buf_printf(out, " of step %d", step);
+    if (op && *op)
+        buf_printf(out, ", in %s", op);
+    if (block && *block)
+        buf_printf(out, " (%s)", block);
+}
+
+static const char *device_name(const struct plm_result *r)
+{
+    return r->device ? r->device->name : "the device";
+}
+
+static void verdict(struct layout *layout, const struct plm_result *r)
+{
+    const char *least = r->workspace_unknown ? "at least " : "";
+    char need[UNITS_TEXT], capacity[UNITS_TEXT], other[UNITS_TEXT];
+    struct buf text = { .arena = layout->out->arena };
+
+    units_format_bytes(r->peak.device, need);
+    units_format_bytes(r->capacity, capacity);
+    if (r->fits < 0) {
+        layout_style(layout, STYLE_BOLD);
+        buf_printf(layout->out, "Needs %s%s", least, need);
+        layout_style(layout, STYLE_PLAIN);
+        buf_text(layout->out, "; name a --device to see whether that fits\n");
+        return;
+    }
+    layout_style(layout, r->fits ? STYLE_GOOD : STYLE_BAD);
+    buf_text(layout->out, r->fits ? "Fits" : "Does not fit");
+    layout_style(layout, STYLE_PLAIN);
+    if (r->fits)
+        buf_printf(&text, "on %s: %s%s of %s, %s stay free", device_name(r), least, need, capacity,
+                   units_format_bytes(
+                       r->capacity > r->peak.device ? r->capacity - r->peak.device : 0, other));
+    else if (r->out_of_memory) {
+        buf_printf(&text, "on %s (%s): out of memory in ", device_name(r), capacity);
+        text_place(&text, r->failure.phase, r->failure.step, r->failure.op, r->failure.block);
+        buf_printf(&text, ", which asked for %s", units_format_bytes(r->failure.request, other));
+        if (r->failure.segment > r->failure.request)
+            buf_printf(&text, " (a segment of %s)", units_format_bytes(r->failure.segment, other));
+    } else {
+        buf_printf(&text, "on %s: %s%s of %s", device_name(r), least, need, capacity);
+    }
+    buf_char(layout->out, ' ');
+    layout_wrap(layout, buf_string(&text), r->fits ? 5 : 13, 2);
+}
+
+static void capacity_bar(struct layout *layout, const struct plm_result *r)
+{
+    double share;
+
+    if (r->capacity == 0)
+        return;
+    share = (double)r->peak.device / (double)r->capacity;
+    layout_style(layout, r->fits == 0 ? STYLE_BAD : share > 0.9 ? STYLE_WARN : STYLE_GOOD);
+    layout_bar(layout, share, 72, true);
+    layout_style(layout, STYLE_PLAIN);
+    buf_printf(layout->out, " %5.1f %%\n", 100 * share);
+}
+
+static void figure(struct layout *layout, const char *name, plm_bytes bytes, const char *meaning)
+{
+    char exact[UNITS_TEXT];
+
+    buf_text(layout->out, "  ");
+    layout_left(layout, name, 10);
+    layout_style(layout, STYLE_BOLD);
+    layout_bytes(layout, bytes, NULL, 12);
+    layout_style(layout, STYLE_PLAIN);
+    layout_right(layout, units_format_grouped(bytes, exact), 19);
+    layout_style(layout, STYLE_DIM);
+    buf_printf(layout->out, "  %s", meaning);
+    layout_style(layout, STYLE_PLAIN);
+    line(layout);
+}
+
+/* text_figures() - the four figures that people confuse */
+void text_figures(struct layout *layout, const struct plm_result *r)
+{
+    char context[UNITS_TEXT], meaning[64];
+
+    layout_heading(layout, r->out_of_memory ? "Reached before it failed" : "Peak memory");
+    line(layout);
+    figure(layout, "requested", r->peak.requested, "what live tensors asked for");
+    figure(layout, "allocated", r->peak.allocated, "max_memory_allocated()");
+    figure(layout, "reserved", r->peak.reserved, "max_memory_reserved()");
+    if (r->context > 0)
+        snprintf(meaning, sizeof meaning, "nvidia-smi; %s of context",
+                 units_format_bytes(r->context, context));
+    else
+        snprintf(meaning, sizeof meaning, "reserved; no context counted");
+    figure(layout, "device", r->peak.device, meaning);
+    if (r->has_minimum_capacity)
+        figure(layout, "minimum", r->minimum_capacity, "the allocator gets by with this");
+}
+
+static void step_label(const struct phase_row *row, char label[24])
+{
+    if (row->first < 0)
+        snprintf(label, 24, "setup");
+    else if (row->first == row->last)
+        snprintf(label, 24, "step %d", row->first);
+    else
+        snprintf(label, 24, "steps %d-%d", row->first, row->last);
+}
+
+static void phases(struct layout *layout, const struct plm_result *r)
+{
+    size_t count;
+    const struct phase_row *rows = phases_fold(r, layout->out->arena, &count);
+    char label[24], shown[24] = "";
+
+    layout_heading(layout, "Phases");
+    layout_style(layout, STYLE_DIM);
+    buf_printf(layout->out, "%20s%12s%12s%12s%13s\n", "", "requested", "allocated", "reserved",
+               "left after");
+    layout_style(layout, STYLE_PLAIN);
+    for (size_t i = 0; i < count; i++) {
+        bool peak = r->at.phase && strcmp(rows[i].name, r->at.phase) == 0 &&
+                    rows[i].first <= r->at.step && r->at.step <= rows[i].last;
+
+        step_label(&rows[i], label);
+        buf_text(layout->out, "  ");
+        layout_left(layout, strcmp(label, shown) == 0 ? "" : label, 11);
+        snprintf(shown, sizeof shown, "%s", label);
+        if (peak)
+            layout_style(layout, STYLE_BOLD);
+        layout_left(layout, rows[i].name, 13);
+        layout_bytes(layout, rows[i].peak.requested, "-", 12);
+        layout_bytes(layout, rows[i].peak.allocated, "-", 12);
+        layout_bytes(layout, rows[i].peak.reserved, "-", 12);
+        layout_bytes(layout, rows[i].allocated_end, "-", 13);
+        if (peak)
+            buf_text(layout->out, " peak");
+        if (peak)
+            layout_style(layout, STYLE_PLAIN);
+        line(layout);
+    }
+}
+
+static void shares(struct layout *layout,
+                   const char *by,
+                   const struct plm_share *items,
+                   size_t count,
+                   plm_bytes of)
+{
+    plm_bytes rest = 0;
+
+    if (count == 0)
+        return;
+    buf_char(layout->out, '\n');
+    layout_style(layout, STYLE_BOLD);
+    layout_left(layout, by, 46);
+    layout_style(layout, STYLE_PLAIN);
+    layout_style(layout, STYLE_DIM);
+    buf_text(layout->out, "share   tensors");
+    layout_style(layout, STYLE_PLAIN);
+    line(layout);
+    for (size_t i = 0; i < count; i++) {
+        double share = of ? (double)items[i].bytes / (double)of : 0;
+
+        if (i >= LARGEST_SHARES) {
+            rest += items[i].bytes;
+            continue;
+        }
+        buf_text(layout->out, "  ");
+        layout_left(layout, items[i].name && *items[i].name ? items[i].name : "(none)", 28);
+        layout_bytes(layout, items[i].bytes, NULL, 13);
+        buf_printf(layout->out, "%6.1f %%%10llu", 100 * share, (unsigned long long)items[i].count);
+        if (share * 17 * 8 >= 1) { /* an eighth of a column is the least that can be drawn */
+            buf_text(layout->out, "  ");
+            layout_style(layout, STYLE_GOOD);
+            layout_bar(layout, share, 17, false);
+            layout_style(layout, STYLE_PLAIN);
+        }
+        line(layout);
+    }
+    if (count > LARGEST_SHARES) {
+        char others[32];
+
+        snprintf(others, sizeof others, "%zu others", count - LARGEST_SHARES);
+        buf_text(layout->out, "  ");
+        layout_style(layout, STYLE_DIM);
+        layout_left(layout, others, 28);
+        layout_bytes(layout, rest, NULL, 13);
+        buf_printf(layout->out, "%6.1f %%\n", of ? 100 * (double)rest / (double)of : 0);
+        layout_style(layout, STYLE_PLAIN);
+    }
+}
+
+static void ledger(struct layout *layout, const struct plm_result *r)
+{
+    layout_heading(layout, "Bytes per parameter");
+    line(layout);
+    for (size_t i = 0; i < r->ledger_count; i++) {
+        buf_text(layout->out, "  ");
+        layout_left(layout, r->ledger[i].name, 28);
+        layout_bytes(layout, r->ledger[i].bytes, "-", 13);
+        buf_printf(layout->out, "%8.2f\n", r->ledger[i].per_parameter);
+    }
+}
+
+static void note(struct layout *layout, const char *sign, enum style style, const char *text)
+{
+    layout_style(layout, style);
+    buf_text(layout->out, sign);
+    layout_style(layout, STYLE_PLAIN);
+    layout_wrap(layout, text, strlen(sign), strlen(sign));
+}
+
+/* text_doubts() - what stands behind the figures, and what does not */
+void text_doubts(struct layout *layout, const struct plm_result *r)
+{
+    struct buf text = { .arena = layout->out->arena };
+    char low[UNITS_TEXT], high[UNITS_TEXT];
+
+    if (!r->workspace_unknown && r->unverified_count == 0 && r->retries == 0 && r->fallbacks == 0)
+        return;
+    layout_heading(layout, "Before you rely on it");
+    line(layout);
+    if (r->workspace_unknown) {
+        buf_printf(
+            &text,
+            "cuDNN chooses workspaces here that are not known: they add %s to %s. The figures "
+            "are without them.",
+            units_format_bytes(r->workspace_low, low), units_format_bytes(r->workspace_high, high));
+        note(layout, "  ! ", STYLE_WARN, buf_string(&text));
+    }
+    if (r->retries > 0) {
+        text.length = 0;
+        buf_printf(
+            &text,
+            "The allocator ran full and emptied its cache %llu time%s; that is slow, and less "
+            "certain than a run with room to spare.",
+            (unsigned long long)r->retries, r->retries == 1 ? "" : "s");
+        note(layout, "  ! ", STYLE_WARN, buf_string(&text));
+    }
+    if (r->fallbacks > 0) {
+        text.length = 0;
+        buf_printf(&text,
+                   "%llu time%s memory was short and cuDNN took a plan with a smaller workspace.",
+                   (unsigned long long)r->fallbacks, r->fallbacks == 1 ? "" : "s");
+        note(layout, "  ! ", STYLE_WARN, buf_string(&text));
+    }
+    for (size_t i = 0; i < r->unverified_count; i++) {
+        text.length = 0;
+        buf_printf(&text, "not confirmed by a measurement: %s", r->unverified[i]);
+        note(layout, "  ? ", STYLE_WARN, buf_string(&text));
+    }
+}
+
+/* text_peak() - where the peak is, and the advice */
+void text_peak(struct layout *layout, const struct plm_result *r)
+{
+    struct buf text = { .arena = layout->out->arena };
+
+    buf_text(&text, r->out_of_memory ? "highest in " : "the peak is in ");
+    text_place(&text, r->at.phase, r->at.step, r->at.op, r->at.block);
+    note(layout, "> ", STYLE_DIM, buf_string(&text));
+    if (r->advice && *r->advice)
+        note(layout, "> ", STYLE_DIM, r->advice);
+}
+
+static void text_estimate(const struct report *report, struct buf *out)
+{
+    const struct plm_result *r = report->result;
+    struct layout layout = { out, report->colour };
+
+    verdict(&layout, r);
+    capacity_bar(&layout, r);
+    text_peak(&layout, r);
+    text_figures(&layout, r);
+    phases(&layout, r);
+    shares(&layout, "Alive at the peak, by kind", r->live_by_category, r->live_by_category_count,
+           r->peak.requested);
+    shares(&layout, "by block", r->live_by_block, r->live_by_block_count, r->peak.requested);
+    shares(&layout, "by operator", r->live_by_operator, r->live_by_operator_count,
+           r->peak.requested);
+    ledger(&layout, r);
+    text_doubts(&layout, r);
+    line(&layout);
+    text_subject(&layout, report, true);
+}
+
+const struct renderer renderer_text = { text_estimate, text_plan, text_list };

@@ -1,0 +1,153 @@
+/* report/text_plan.c - the largest safe batch, for people */
+#include <stdio.h>
+
+#include "base/units.h"
+#include "report/text.h"
+
+static const char *where(const struct report *report)
+{
+    const struct plm_device *device = report->result->device;
+
+    return device ? device->name : "the device";
+}
+
+static void headline(struct layout *layout, const struct report *report)
+{
+    const struct plm_plan_result *plan = report->plan;
+    char capacity[UNITS_TEXT];
+    struct buf text = { .arena = layout->out->arena };
+
+    units_format_bytes(plan->capacity, capacity);
+    if (plan->batch == 0) {
+        layout_style(layout, STYLE_BAD);
+        buf_text(layout->out, "No batch");
+        layout_style(layout, STYLE_PLAIN);
+        buf_printf(&text, "is safe on %s (%s): the smallest that was tried is %lld", where(report),
+                   capacity, (long long)report->result->batch);
+        buf_char(layout->out, ' ');
+        layout_wrap(layout, buf_string(&text), 9, 2);
+        return;
+    }
+    layout_style(layout, STYLE_GOOD);
+    buf_printf(layout->out, "Batch %lld", (long long)plan->batch);
+    layout_style(layout, STYLE_PLAIN);
+    if (plan->accumulate > 1)
+        buf_printf(layout->out, " × %lld accumulated", (long long)plan->accumulate);
+    buf_printf(layout->out, " is the largest that is safe on %s (%s)\n", where(report), capacity);
+}
+
+static void bar(struct layout *layout, const struct plm_plan_result *plan)
+{
+    double used = (double)plan->result->peak.device / (double)plan->capacity;
+
+    if (plan->batch == 0 || plan->capacity == 0)
+        return;
+    layout_style(layout, STYLE_GOOD);
+    layout_bar(layout, used, 72, true);
+    layout_style(layout, STYLE_PLAIN);
+    buf_printf(layout->out, " %5.1f %%\n", 100 * used);
+}
+
+static void flags(struct layout *layout, const struct plm_plan_result *plan)
+{
+    if (plan->batch == 0 || !plan->flags)
+        return;
+    layout_heading(layout, "Ready to paste");
+    buf_printf(layout->out, "\n  %s\n", plan->flags);
+}
+
+static bool any_accumulate(const struct plm_plan_result *plan)
+{
+    for (size_t i = 0; i < plan->candidate_count; i++)
+        if (plan->candidates[i].accumulate > 1)
+            return true;
+    return false;
+}
+
+static void candidate_row(struct layout *layout,
+                          const struct plm_plan_result *plan,
+                          const struct plm_candidate *c,
+                          bool accumulate)
+{
+    bool chosen = c->batch == plan->batch && plan->batch > 0;
+    plm_bytes left = plan->capacity > c->peak.device ? plan->capacity - c->peak.device : 0;
+
+    if (chosen)
+        layout_style(layout, STYLE_BOLD);
+    buf_printf(layout->out, "%s%8lld", chosen ? "> " : "  ", (long long)c->batch);
+    if (accumulate)
+        buf_printf(layout->out, " ×%4lld", (long long)c->accumulate);
+    layout_bytes(layout, c->peak.allocated, "-", 12);
+    layout_bytes(layout, c->peak.reserved, "-", 12);
+    layout_bytes(layout, c->peak.device, "-", 12);
+    if (c->finishes)
+        layout_bytes(layout, left, "nothing", 12);
+    else
+        layout_right(layout, "-", 12);
+    layout_style(layout, STYLE_PLAIN);
+    layout_style(layout, c->safe ? STYLE_GOOD : c->finishes ? STYLE_WARN : STYLE_BAD);
+    buf_printf(layout->out, "  %s",
+               c->safe ? "safe" : (c->finishes ? "too tight" : "out of memory"));
+    layout_style(layout, STYLE_PLAIN);
+    buf_char(layout->out, '\n');
+}
+
+static void candidates(struct layout *layout, const struct plm_plan_result *plan)
+{
+    bool accumulate = any_accumulate(plan);
+
+    if (plan->candidate_count == 0)
+        return;
+    buf_char(layout->out, '\n');
+    layout_style(layout, STYLE_BOLD);
+    buf_printf(layout->out, "%10s", "batch");
+    layout_style(layout, STYLE_PLAIN);
+    layout_style(layout, STYLE_DIM);
+    if (accumulate)
+        buf_printf(layout->out, "%6s", "accum");
+    buf_printf(layout->out, "%12s%12s%12s%12s  verdict\n", "allocated", "reserved", "device",
+               "free");
+    layout_style(layout, STYLE_PLAIN);
+    for (size_t i = 0; i < plan->candidate_count; i++)
+        candidate_row(layout, plan, &plan->candidates[i], accumulate);
+}
+
+static void margin(struct layout *layout, const struct plm_plan_result *plan)
+{
+    struct buf text = { .arena = layout->out->arena };
+    char bytes[UNITS_TEXT];
+
+    layout_heading(layout, "Margin");
+    buf_char(layout->out, '\n');
+    buf_printf(&text, "%s stay free", units_format_bytes(plan->margin, bytes));
+    if (plan->margin_reason && *plan->margin_reason)
+        buf_printf(&text, ": %s", plan->margin_reason);
+    if (plan->reserve > 0)
+        buf_printf(&text, "; and %s on top for others", units_format_bytes(plan->reserve, bytes));
+    buf_text(layout->out, "  ");
+    layout_wrap(layout, buf_string(&text), 2, 2);
+    if (plan->not_monotone) {
+        buf_text(layout->out, "  ");
+        layout_wrap(
+            layout,
+            "A smaller batch that was tried is not safe: memory does not always grow with the "
+            "batch, so do not take just any smaller one.",
+            2, 2);
+    }
+}
+
+void text_plan(const struct report *report, struct buf *out)
+{
+    struct layout layout = { out, report->colour };
+
+    headline(&layout, report);
+    bar(&layout, report->plan);
+    text_peak(&layout, report->result);
+    flags(&layout, report->plan);
+    candidates(&layout, report->plan);
+    margin(&layout, report->plan);
+    text_figures(&layout, report->result);
+    text_doubts(&layout, report->result);
+    buf_char(out, '\n');
+    text_subject(&layout, report, false);
+}

@@ -4,6 +4,8 @@
  * Stable and made for grep: a line of a graph holds the step's kind, its node number, path, inputs, outputs
  * and attributes.
  */
+#include <string.h>
+
 #include "base/buf.h"
 #include "model/model.h"
 
@@ -166,12 +168,32 @@ static void dump_slots(const struct names *names,
                    slots[i] == GRAPH_NO_SLOT ? "none" : names_text(names, slot_names[slots[i]]));
 }
 
-static void dump_attr(const struct names *names, const struct attr *attr, struct buf *buf)
+/* dump_word() - the word that stands at this place among an attribute's choices: "none|tanh" */
+static void dump_word(enum op_kind op, const struct attr *attr, struct buf *buf)
+{
+    size_t count;
+    const struct attr_def *def = opdef_attrs(op, &count);
+
+    while (def->key != attr->key)
+        def++;
+    const char *word = def->choices;
+
+    for (int64_t i = 0; i < attr->value.i; i++)
+        word = strchr(word, '|') + 1;
+    buf_add(buf, word, strcspn(word, "|"));
+}
+
+static void dump_attr(const struct names *names,
+                      enum op_kind op,
+                      const struct attr *attr,
+                      struct buf *buf)
 {
     buf_printf(buf, " %s:", key_names[attr->key]);
     switch ((enum attr_type)attr->type) {
-    case ATTR_INT:
     case ATTR_WORD:
+        dump_word(op, attr, buf);
+        break;
+    case ATTR_INT:
         buf_printf(buf, "%lld", (long long)attr->value.i);
         break;
     case ATTR_REAL:
@@ -232,7 +254,7 @@ static void dump_model_attr(const struct dump *d, const struct model_attr *attr)
     bool list = attr->def->type == ATTR_INTS;
 
     if (attr->item_count == 0) {
-        dump_attr(&d->model->names, &attr->value, d->buf);
+        dump_attr(&d->model->names, attr->def->op, &attr->value, d->buf);
         return;
     }
     buf_printf(d->buf, " %s:%s", key_names[attr->def->key], list ? "[" : "");
@@ -374,7 +396,7 @@ static void dump_step(const struct graph *graph,
     dump_slots(graph->names, slots, "as", step->out, step->out_count, buf);
     dump_slots(graph->names, slots, "del", step->drop, step->drop_count, buf);
     for (uint32_t i = 0; i < step->attr_count; i++)
-        dump_attr(graph->names, &step->attrs[i], buf);
+        dump_attr(graph->names, step->op, &step->attrs[i], buf);
     if (step->when == STEP_WHEN_GRAD || step->when == STEP_WHEN_NO_GRAD)
         buf_text(buf, step->when == STEP_WHEN_GRAD ? " when=grad" : " when=no_grad");
     if (step->tie)

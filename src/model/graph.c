@@ -606,8 +606,11 @@ static void expand_stars(struct builder *b, size_t first, size_t last, struct or
         int length =
             snprintf(path, sizeof path, "%s.%lld", names_text(b->names, prefix), (long long)i);
 
-        if (!names_find(b->names, path, (size_t)length))
+        if (!names_find(b->names, path, (size_t)length)) {
+            if (i == 0) /* some lists start at 1 */
+                continue;
             return;
+        }
         for (size_t entry = first; entry < last; entry++) {
             const char *after = names_text(b->names, model->order[entry]) + before + 2;
             int whole = snprintf(path + length, sizeof path - (size_t)length, "%s", after);

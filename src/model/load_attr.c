@@ -268,7 +268,7 @@ static enum plm_status load_word_attr(struct loader *load,
 {
     char text[64];
     const char *choices[CHOICES_MAX];
-    name_id words[CHOICES_MAX];
+    name_id *words = arena_array(load->scratch, name_id, CHOICES_MAX + load->word_count);
     struct load_scope own = { scope->locals, scope->local_count, words, 0, false };
     int word = yaml->kind == YAML_SCALAR ? find_word(attr->def, yaml->text) : -1;
 
@@ -286,6 +286,8 @@ static enum plm_status load_word_attr(struct loader *load,
     }
     for (size_t i = 0; i < own.word_count; i++)
         words[i] = names_add(&load->model->names, choices[i], strlen(choices[i]));
+    for (size_t i = 0; i < load->word_count; i++)
+        words[own.word_count++] = load->words[i];
     struct plm_error *reterr = load->reterr;
 
     load->reterr = NULL; /* a single word gets the better message below */

@@ -339,6 +339,7 @@ struct plm_operator_info {
 };
 PLM_API const struct plm_operator_info *plm_operators(size_t *ret_count);
 
+/* struct plm_attribute_info - @fallback is NULL when the attribute is required, "" when it may be absent */
 struct plm_attribute_info {
     const char *op, *name, *type, *fallback, *help;
 };

@@ -125,3 +125,9 @@ void op_to(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     ret[0] = view_to(args->in[0], (enum dtype)op_int(args, KEY_DTYPE));
 }
+
+void op_type_as(struct ghost *g, const struct op_args *args, struct tensor **ret)
+{
+    if (args->in[0] && args->in[1])
+        ret[0] = view_to(args->in[0], args->in[1]->dtype);
+}

@@ -678,3 +678,19 @@ void op_baddbmm(struct ghost *g, const struct op_args *args, struct tensor **ret
 {
     ret[0] = baddbmm(args->in[0], args->in[1], args->in[2]);
 }
+
+void op_linear_with(struct ghost *g, const struct op_args *args, struct tensor **ret)
+{
+    struct tensor *x = args->in[0], *weight = args->in[1];
+    struct tensor *bias = args->in_count > 2 ? args->in[2] : NULL;
+    char xt[TENSOR_TEXT], wt[TENSOR_TEXT];
+
+    if (!x || !weight)
+        return;
+    if (x->dims == 0 || weight->dims != 2 || weight->sizes[1] != x->sizes[x->dims - 1])
+        ret[0] = ghost_fail(g, PLM_E_MODEL,
+                            "an input %s does not go with a weight %s; the last sizes must be equal",
+                            tensor_text(x, xt), tensor_text(weight, wt));
+    else
+        ret[0] = dense_linear(x, weight, bias);
+}

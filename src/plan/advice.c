@@ -1,0 +1,123 @@
+/*
+ * plan/advice.c - one line: where the peak is and what would lower it; and which rules are unverified
+ *
+ * The advice follows from what is alive at the peak. It names options, and promises no figures: a run with the option gives
+ * those.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/units.h"
+#include "plan/estimate.h"
+
+static plm_bytes share_of(const struct plm_result *result, enum category category)
+{
+    const char *name = category_name(category);
+
+    for (size_t i = 0; i < result->live_by_category_count; i++)
+        if (strcmp(result->live_by_category[i].name, name) == 0)
+            return result->live_by_category[i].bytes;
+    return 0;
+}
+
+static bool is_16_bit(enum plm_precision precision)
+{
+    return precision == PLM_PRECISION_BF16 || precision == PLM_PRECISION_FP16;
+}
+
+static const char *remedy_for_activations(const struct simulation *sim)
+{
+    const struct plm_strategy *s = &sim->strategy;
+
+    if (s->eval)
+        return "a smaller batch";
+    if (s->checkpoint == PLM_CHECKPOINT_NONE && sim->graph->place_count > 0)
+        return "--checkpoint full (recomputes activations), or a smaller batch with --accumulate";
+    if (s->precision == PLM_PRECISION_FP32)
+        return "--precision bf16 or amp-bf16, or a smaller batch with --accumulate";
+    return "a smaller batch with --accumulate";
+}
+
+static const char *remedy_for_states(const struct simulation *sim)
+{
+    const struct plm_strategy *s = &sim->strategy;
+
+    if (s->optimizer == PLM_OPTIMIZER_ADAMW || s->optimizer == PLM_OPTIMIZER_ADAM)
+        return "--optimizer adamw-8bit or adafactor (smaller states)";
+    if (!is_16_bit(s->precision))
+        return "--precision bf16 (2 bytes a weight, gradient and state)";
+    return "an optimizer with smaller states, or a larger device";
+}
+
+static const char *remedy_for_step(const struct simulation *sim)
+{
+    switch (sim->strategy.optimizer) {
+    case PLM_OPTIMIZER_ADAMW:
+    case PLM_OPTIMIZER_ADAM:
+        return "--optimizer adamw-fused (no temporaries in the step)";
+    case PLM_OPTIMIZER_NONE:
+    case PLM_OPTIMIZER_SGD:
+    case PLM_OPTIMIZER_SGD_MOMENTUM:
+    case PLM_OPTIMIZER_ADAMW_FUSED:
+    case PLM_OPTIMIZER_ADAMW_LOOP:
+    case PLM_OPTIMIZER_ADAFACTOR:
+    case PLM_OPTIMIZER_RMSPROP:
+    case PLM_OPTIMIZER_ADAGRAD:
+    case PLM_OPTIMIZER_LION:
+    case PLM_OPTIMIZER_ADAMW_8BIT:
+        break;
+    }
+    return remedy_for_states(sim);
+}
+
+const char *estimate_advice(struct simulation *sim, const struct plm_result *result)
+{
+    struct buf buf = { .arena = &sim->arena };
+    char text[UNITS_TEXT];
+    plm_bytes activations = share_of(result, CATEGORY_ACTIVATION) +
+                            share_of(result, CATEGORY_ACTIVATION_GRADIENT) +
+                            share_of(result, CATEGORY_INPUT);
+    plm_bytes model = share_of(result, CATEGORY_PARAMETER) + share_of(result, CATEGORY_GRADIENT) +
+                      share_of(result, CATEGORY_STATE);
+    plm_bytes temporaries = share_of(result, CATEGORY_TEMPORARY);
+    bool in_step = strcmp(result->at.phase, "optimizer") == 0;
+
+    buf_printf(&buf, "the peak is in the %s", result->at.phase);
+    if (result->at.step >= 0)
+        buf_printf(&buf, " of step %d", result->at.step);
+    if (*result->at.op)
+        buf_printf(&buf, ", made by %s", result->at.op);
+    if (*result->at.block)
+        buf_printf(&buf, " '%s'", result->at.block);
+    if (in_step && temporaries > 0)
+        buf_printf(&buf, ", with %s of its temporaries; lower it by %s",
+                   units_format_bytes(temporaries, text), remedy_for_step(sim));
+    else if (activations >= model)
+        buf_printf(&buf, ", with %s of activations and their gradients; lower it by %s",
+                   units_format_bytes(activations, text), remedy_for_activations(sim));
+    else
+        buf_printf(&buf, ", with %s of weights, gradients and states; lower it by %s",
+                   units_format_bytes(model, text), remedy_for_states(sim));
+    return buf_string(&buf);
+}
+
+void estimate_unverified(struct simulation *sim, struct plm_result *result)
+{
+    const struct plm_strategy *s = &sim->strategy;
+    const char **list = arena_array(&sim->arena, const char *, 8);
+    size_t count = 0;
+
+    if (s->optimizer == PLM_OPTIMIZER_LION)
+        list[count++] = "optimizer lion (mirrors lion-pytorch)";
+    if (s->optimizer == PLM_OPTIMIZER_ADAMW_8BIT)
+        list[count++] = "optimizer adamw-8bit (mirrors bitsandbytes)";
+    if (sim->memory_options.settings.backend == MEMORY_ASYNC)
+        list[count++] = "allocator backend:cudaMallocAsync (approximate)";
+    if (s->checkpoint_reentrant && s->checkpoint != PLM_CHECKPOINT_NONE)
+        list[count++] = "checkpoint-reentrant under the full loop";
+    if (strcmp(sim->framework->name, "pytorch-2.6") == 0)
+        list[count++] = "framework pytorch-2.6 with models of transformers 5.24";
+    result->unverified = list;
+    result->unverified_count = count;
+}

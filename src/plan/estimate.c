@@ -1,0 +1,198 @@
+/*
+ * plan/estimate.c - what a simulation says, as a struct plm_result
+ *
+ *     requested <= allocated <= reserved,   device = reserved + context
+ */
+#include <string.h>
+
+#include "memory/capacity.h"
+#include "plan/estimate.h"
+
+const char *phase_name(const char *mark)
+{
+    static const char *const names[][2] = {
+        { "model_load", "load" }, { "optimizer_init", "optimizer init" },
+        { "fwd", "forward" },     { "bwd", "backward" },
+        { "opt", "optimizer" },   { "end", "zero grad" },
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i][0], mark) == 0)
+            return names[i][1];
+    return mark;
+}
+
+const char *record_op_name(const struct record *record)
+{
+    return record->op < OP_COUNT ? op_defs[record->op].name : "";
+}
+
+static struct plm_memory memory_of(const struct simulation *sim, const struct memory_sizes *sizes)
+{
+    return (struct plm_memory){
+        .requested = sizes->requested,
+        .allocated = sizes->allocated,
+        .reserved = sizes->reserved,
+        .device = sizes->reserved + sim->context,
+    };
+}
+
+/* mark_of_phase() - the mark that ends a phase; one that no mark ends (out of memory) has the last name that it could have */
+static const struct mark *mark_of_phase(const struct simulation *sim, size_t phase)
+{
+    size_t last = sim->schedule.mark_count - 1;
+
+    return &sim->schedule.marks[phase + 1 < last ? phase + 1 : last];
+}
+
+static void fill_phases(struct simulation *sim, struct plm_result *ret)
+{
+    size_t count = simulation_phase_count(sim);
+    struct plm_phase *phases = arena_array(&sim->arena, struct plm_phase, count);
+    struct plm_step_peak *steps = arena_array(&sim->arena, struct plm_step_peak, sim->steps);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct mark *mark = mark_of_phase(sim, i);
+        const struct replay_phase *phase = &sim->replay.phases[i];
+
+        phases[i] = (struct plm_phase){
+            .name = phase_name(mark->name),
+            .step = mark->step,
+            .micro = mark->micro,
+            .peak = memory_of(sim, &phase->peak),
+            .allocated_end = phase->end.allocated,
+            .reserved_end = phase->end.reserved,
+        };
+        if (mark->step < 0 || (unsigned)mark->step >= sim->steps)
+            continue;
+        struct plm_step_peak *step = &steps[mark->step];
+
+        if (phase->peak.allocated > step->allocated)
+            step->allocated = phase->peak.allocated;
+        if (phase->peak.reserved > step->reserved)
+            step->reserved = phase->peak.reserved;
+        if (phase->peak.requested > step->requested)
+            step->requested = phase->peak.requested;
+    }
+    ret->phases = phases;
+    ret->phase_count = count;
+    ret->steps = steps;
+    ret->step_count = sim->steps;
+}
+
+static void fill_place(struct simulation *sim, struct plm_result *ret)
+{
+    const struct ghost *g = train_ghost(sim->run);
+    const struct mark *mark = mark_of_phase(sim, simulation_phase_at(sim, sim->replay.peak_event));
+    const struct event *event = &sim->schedule.events[sim->replay.peak_event];
+    bool allocates = event->kind == EVENT_ALLOC || event->kind == EVENT_TRY_ALLOC;
+    const struct record *record = &g->records[allocates ? event->allocation : 0];
+
+    ret->at.phase = phase_name(mark->name);
+    ret->at.step = mark->step;
+    ret->at.micro = mark->micro;
+    ret->at.op = allocates ? record_op_name(record) : "";
+    ret->at.block = allocates ? names_text(&sim->names, record->path) : "";
+}
+
+static void fill_failure(struct simulation *sim, struct plm_result *ret)
+{
+    const struct ghost *g = train_ghost(sim->run);
+    const struct mark *mark = mark_of_phase(sim, simulation_phase_at(sim, sim->replay.event));
+    const struct record *record = &g->records[sim->schedule.events[sim->replay.event].allocation];
+    struct memory_failure failure = memory_failure(sim->memory);
+
+    ret->out_of_memory = true;
+    ret->failure.phase = phase_name(mark->name);
+    ret->failure.step = mark->step;
+    ret->failure.op = record_op_name(record);
+    ret->failure.block = names_text(&sim->names, record->path);
+    ret->failure.request = failure.requested;
+    ret->failure.segment = failure.segment;
+}
+
+static void fill_parameters(struct simulation *sim, struct plm_result *ret)
+{
+    size_t count;
+    const struct param *params = train_params(sim->run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        uint64_t numel = 1;
+
+        if (params[i].buffer)
+            continue;
+        for (unsigned d = 0; d < params[i].dims; d++)
+            numel *= (uint64_t)params[i].sizes[d];
+        ret->parameters += numel;
+        if (!params[i].frozen)
+            ret->trainable_parameters += numel;
+    }
+}
+
+static void fill_warnings(struct simulation *sim,
+                          const char *const *warnings,
+                          size_t warning_count,
+                          struct plm_result *ret)
+{
+    size_t run_count;
+    const char *const *of_run = train_warnings(sim->run, &run_count);
+    const char **all = arena_array(&sim->arena, const char *, warning_count + run_count);
+
+    for (size_t i = 0; i < warning_count; i++)
+        all[i] = warnings[i];
+    for (size_t i = 0; i < run_count; i++)
+        all[warning_count + i] = of_run[i];
+    ret->warnings = all;
+    ret->warning_count = warning_count + run_count;
+}
+
+static void fill_minimum(struct simulation *sim, struct plm_result *ret)
+{
+    struct arena scratch = { 0 };
+    struct memory_minimum minimum;
+
+    /* a run that ended early does not say what the rest would take */
+    if (!sim->replay.out_of_memory &&
+        memory_minimum_capacity(&sim->schedule, &sim->memory_options, &scratch, &minimum)) {
+        ret->has_minimum_capacity = true;
+        ret->minimum_capacity = minimum.capacity;
+    }
+    arena_finish(&scratch);
+}
+
+void estimate_result(struct simulation *sim,
+                     const char *const *warnings,
+                     size_t warning_count,
+                     struct plm_result *ret)
+{
+    const struct memory_stats *stats = memory_stats(sim->memory);
+    const struct ghost *g = train_ghost(sim->run);
+
+    *ret = (struct plm_result){
+        .model = sim->graph->model_name,
+        .framework = sim->framework->name,
+        .allocator = sim->strategy.allocator ? sim->strategy.allocator : "",
+        .batch = sim->graph->batch,
+        .seq = sim->graph->seq,
+        .fits = sim->has_device ? !sim->replay.out_of_memory : -1,
+        .peak = memory_of(sim, &sim->replay.peak),
+        .capacity = sim->capacity,
+        .context = sim->context,
+        .retries = stats->retries,
+        .fallbacks = sim->replay.tries_failed,
+        .device = sim->strategy.device,
+        .workspace_unknown = g->unknown_workspace,
+    };
+    fill_parameters(sim, ret);
+    fill_phases(sim, ret);
+    fill_place(sim, ret);
+    fill_warnings(sim, warnings, warning_count, ret);
+    if (sim->replay.out_of_memory)
+        fill_failure(sim, ret);
+    if (sim->strategy.minimum_capacity)
+        fill_minimum(sim, ret);
+    estimate_live(sim, ret);
+    estimate_ledger(sim, ret);
+    estimate_unverified(sim, ret);
+    ret->advice = estimate_advice(sim, ret);
+}

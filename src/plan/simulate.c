@@ -1,0 +1,248 @@
+/*
+ * plan/simulate.c - from a model and a strategy to a replayed schedule
+ *
+ * Steps are run until reserved memory repeats: two steps in a row with the same peaks that end with the same memory
+ * held. What comes after is the same again, since a ghost run's next step depends on nothing else.
+ */
+#include "plan/simulate.h"
+#include "base/num.h"
+
+/* Without a device, kernels are chosen as on an A100: compute capability 8.0, 108 multiprocessors of 2048 threads. */
+static const struct surroundings without_device = {
+    .cc = 80,
+    .sm_count = 108,
+    .threads_per_sm = 2048,
+};
+
+static enum plm_status set_framework(struct simulation *sim, struct plm_error *reterr)
+{
+    size_t count;
+    const struct framework *all = framework_all(&count);
+    const char *name = sim->strategy.framework ? sim->strategy.framework : all[0].name;
+
+    sim->framework = framework_find(name);
+    if (!sim->framework)
+        return plm_fail(
+            reterr, PLM_E_USAGE,
+            "unknown framework '%s'; pytorch-2.15, pytorch-2.11 and pytorch-2.6 are known", name);
+    return PLM_OK;
+}
+
+static enum plm_status set_surroundings(struct simulation *sim, struct plm_error *reterr)
+{
+    const struct plm_strategy *s = &sim->strategy;
+    const struct framework *f = sim->framework;
+    const struct plm_device *device = s->device;
+
+    sim->around = without_device;
+    if (device) {
+        sim->around.cc = device->cc;
+        sim->around.sm_count = device->sm_count;
+        sim->around.threads_per_sm = device->threads_per_sm;
+    }
+    if (sim->around.cc < f->cc_least || sim->around.cc > f->cc_most)
+        return plm_fail(
+            reterr, PLM_E_USAGE,
+            "%s has no kernels for device '%s': its compute capability is %d.%d, and %d.%d to "
+            "%d.%d are supported",
+            f->name, device ? device->name : "", sim->around.cc / 10, sim->around.cc % 10,
+            f->cc_least / 10, f->cc_least % 10, f->cc_most / 10, f->cc_most % 10);
+    sim->around.framework = f;
+    sim->around.ghostgpu = s->assume_ghostgpu;
+    sim->around.workspace_mode = s->cudnn_workspace == PLM_WORKSPACE_NONE    ? WORKSPACE_NONE
+                                 : s->cudnn_workspace == PLM_WORKSPACE_BYTES ? WORKSPACE_BYTES
+                                                                             : WORKSPACE_AUTO;
+    sim->around.workspace_bytes = s->cudnn_workspace_bytes;
+    sim->capacity = s->capacity ? s->capacity : device ? device->total : 0;
+    sim->context = s->has_context ? s->context : device ? device->context : 0;
+    sim->has_device = sim->capacity > 0;
+    if (sim->has_device && sim->context >= sim->capacity)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "the context of %llu bytes leaves nothing of a capacity of %llu",
+                        (unsigned long long)sim->context, (unsigned long long)sim->capacity);
+    return PLM_OK;
+}
+
+static enum plm_status set_memory(struct simulation *sim,
+                                  plm_bytes capacity_cut,
+                                  struct plm_error *reterr)
+{
+    const struct framework *f = sim->framework;
+    struct memory_options *o = &sim->memory_options;
+    plm_bytes usable = simulation_usable(sim);
+
+    *o = (struct memory_options){
+        .rules = {
+            .order_by_address = f->order_by_address,
+            .divisions_fill_from_last_key = f->divisions_from_last,
+            .has_large_segment_size = f->has_large_segment,
+            .has_process_fraction = f->has_large_segment,
+            .has_expandable_reserve = !f->blas_cached,
+        },
+        .device_total = sim->capacity,
+    };
+    if (sim->has_device) {
+        /* a capacity of 0 would mean none: the smallest that is one holds nothing */
+        usable = usable > capacity_cut ? usable - capacity_cut : 0;
+        o->capacity = usable >= MEMORY_PAGE ? usable / MEMORY_PAGE * MEMORY_PAGE : 1;
+    }
+    if (!sim->strategy.allocator)
+        return PLM_OK;
+    return memory_settings_parse(sim->strategy.allocator, &o->rules, &o->settings, reterr);
+}
+
+plm_bytes simulation_usable(const struct simulation *sim)
+{
+    return sim->has_device ? sim->capacity - sim->context : 0;
+}
+
+static enum plm_status build_graph(const struct subject *subject,
+                                   struct simulation *sim,
+                                   struct plm_error *reterr)
+{
+    const struct plm_strategy *s = &sim->strategy;
+    size_t count = subject->setting_count + s->setting_count;
+    struct model_setting *settings = arena_array(&sim->arena, struct model_setting, count);
+
+    for (size_t i = 0; i < subject->setting_count; i++)
+        settings[i] = subject->settings[i];
+    for (size_t i = 0; i < s->setting_count; i++)
+        settings[subject->setting_count + i] =
+            (struct model_setting){ s->settings[i].name, s->settings[i].value };
+    enum plm_status status = graph_build(subject->model,
+                                         &(struct graph_settings){
+                                             .settings = settings,
+                                             .setting_count = count,
+                                             .batch = s->batch,
+                                             .seq = s->seq,
+                                             .training = !s->eval,
+                                             .checkpointing = s->checkpoint != PLM_CHECKPOINT_NONE,
+                                             .autocast = s->precision == PLM_PRECISION_AMP_BF16 ||
+                                                         s->precision == PLM_PRECISION_AMP_FP16,
+                                             .reads_zero = s->assume_ghostgpu,
+                                         },
+                                         &sim->arena, &sim->graph, reterr);
+
+    if (status == PLM_OK)
+        sim->names = *sim->graph->names; /* the run adds to them */
+    return status;
+}
+
+/* repeats() - was the last step the same as the one before, as far as the allocator can tell? */
+static bool repeats(const struct replay_phase *last,
+                    const struct replay_phase *before,
+                    size_t phases)
+{
+    for (size_t i = 0; i < phases; i++)
+        if (last[i].peak.allocated != before[i].peak.allocated ||
+            last[i].peak.reserved != before[i].peak.reserved ||
+            last[i].end.reserved != before[i].end.reserved)
+            return false;
+    return true;
+}
+
+/* play() - load and steps, each replayed as soon as it is written; ends when memory does */
+static enum plm_status play(struct simulation *sim, struct plm_error *reterr)
+{
+    int64_t asked = sim->strategy.steps;
+    unsigned most = asked > 0 ? (unsigned)asked : SIMULATE_STEPS_MOST;
+    enum plm_status status = train_load(sim->run, reterr);
+    size_t marks_of_step = 0;
+
+    if (status != PLM_OK)
+        return status;
+    if (!replay_run(&sim->replay, sim->schedule.event_count))
+        return PLM_OK;
+    for (; sim->steps < most;) {
+        size_t marks = sim->schedule.mark_count;
+
+        status = train_step(sim->run, reterr);
+        if (status != PLM_OK)
+            return status;
+        sim->steps++;
+        if (!replay_run(&sim->replay, sim->schedule.event_count))
+            return PLM_OK;
+        size_t added = sim->schedule.mark_count - marks;
+        const struct replay_phase *end = sim->replay.phases + sim->replay.phase_count - 1;
+
+        /* the last phase is open until the next step: the one before it is the last of this step */
+        if (asked == 0 && added == marks_of_step && repeats(end - added, end - 2 * added, added))
+            break;
+        marks_of_step = added;
+    }
+    return PLM_OK;
+}
+
+static enum plm_status run_all(const struct subject *subject,
+                               struct simulation *sim,
+                               plm_bytes capacity_cut,
+                               struct plm_error *reterr)
+{
+    enum plm_status status = set_framework(sim, reterr);
+
+    if (status == PLM_OK)
+        status = set_surroundings(sim, reterr);
+    if (status == PLM_OK)
+        status = set_memory(sim, capacity_cut, reterr);
+    if (status == PLM_OK)
+        status = build_graph(subject, sim, reterr);
+    if (status != PLM_OK)
+        return status;
+    sim->schedule.arena = &sim->arena;
+    schedule_mark(&sim->schedule, "begin", -1, 0);
+    status = train_create(sim->graph, &sim->strategy, &sim->around, &sim->names, &sim->schedule,
+                          &sim->arena, &sim->run, reterr);
+    if (status != PLM_OK)
+        return status;
+    sim->memory = memory_new(&sim->arena, &sim->memory_options);
+    replay_start(&sim->replay, &sim->schedule, sim->memory, &sim->arena);
+    return play(sim, reterr);
+}
+
+enum plm_status simulate(const struct subject *subject,
+                         const struct plm_strategy *strategy,
+                         plm_bytes capacity_cut,
+                         struct simulation *ret,
+                         struct plm_error *reterr)
+{
+    *ret = (struct simulation){ .strategy = *strategy };
+    enum plm_status status = run_all(subject, ret, capacity_cut, reterr);
+
+    if (status != PLM_OK)
+        simulation_finish(ret);
+    return status;
+}
+
+enum plm_status simulation_graph(const struct subject *subject,
+                                 const struct plm_strategy *strategy,
+                                 struct simulation *ret,
+                                 struct plm_error *reterr)
+{
+    *ret = (struct simulation){ .strategy = *strategy };
+    enum plm_status status = build_graph(subject, ret, reterr);
+
+    if (status != PLM_OK)
+        simulation_finish(ret);
+    return status;
+}
+
+void simulation_finish(struct simulation *sim)
+{
+    arena_finish(&sim->arena);
+}
+
+size_t simulation_phase_count(const struct simulation *sim)
+{
+    size_t ended = sim->schedule.mark_count ? sim->schedule.mark_count - 1 : 0;
+
+    return sim->replay.phase_count < ended ? sim->replay.phase_count : ended;
+}
+
+size_t simulation_phase_at(const struct simulation *sim, size_t event)
+{
+    size_t phase = 0;
+
+    while (phase + 2 < sim->schedule.mark_count && sim->schedule.marks[phase + 1].event <= event)
+        phase++;
+    return phase;
+}

@@ -1,0 +1,74 @@
+/*
+ * plan/simulate.h - one run: a model under a strategy, step by step, through the allocator of a device
+ *
+ * The stages in a row: graph, ghost run, schedule, allocator. Everything lives in the simulation's own arena and
+ * goes with it; a simulation is not moved once it has begun.
+ */
+#ifndef PLM_PLAN_SIMULATE_H
+#define PLM_PLAN_SIMULATE_H
+
+#include "memory/replay.h"
+#include "model/model.h"
+#include "plimsoll/plimsoll.h"
+#include "train/train.h"
+
+/* struct subject - what is simulated: a model, and settings that come before the strategy's (config.json's) */
+struct subject {
+    const struct model *model;
+    const struct model_setting *settings; /* [setting_count] */
+    size_t setting_count;
+};
+
+/* struct simulation - the values of all stages */
+struct simulation {
+    struct arena arena;
+    struct plm_strategy strategy;
+    struct names names; /* the graph's, and those that the run adds */
+    const struct framework *framework;
+    struct surroundings around;
+    struct memory_options memory_options;
+    plm_bytes capacity; /* device's total, as the strategy has it; 0: none */
+    plm_bytes context;
+    bool has_device; /* some capacity was given */
+    const struct graph *graph;
+    struct schedule schedule;
+    struct run *run;
+    struct memory *memory;
+    struct replay replay;
+    unsigned steps; /* that were run, whole or in part */
+};
+
+enum {
+    SIMULATE_STEPS_MOST = 8
+}; /* without --steps: reserved memory that has not repeated by then does not settle */
+
+/*
+ * simulate() - run @strategy; running out of memory is in replay.out_of_memory, and not an error
+ *
+ * @capacity_cut is taken off what the allocator may hold (a margin). On success the simulation must be finished.
+ */
+PLM_MUST_CHECK enum plm_status simulate(const struct subject *subject,
+                                        const struct plm_strategy *strategy,
+                                        plm_bytes capacity_cut,
+                                        struct simulation *ret,
+                                        struct plm_error *reterr);
+void simulation_finish(struct simulation *sim);
+
+/* simulation_graph() - only the first stage, for dumps */
+PLM_MUST_CHECK enum plm_status simulation_graph(const struct subject *subject,
+                                                const struct plm_strategy *strategy,
+                                                struct simulation *ret,
+                                                struct plm_error *reterr);
+
+/*
+ * Phases: the events between two marks. A mark's name says what has ended, so phase i ends at marks[i + 1]; marks[0] is
+ * where the run begins.
+ */
+size_t simulation_phase_count(const struct simulation *sim);
+/* simulation_phase_at() - the phase that an event belongs to */
+size_t simulation_phase_at(const struct simulation *sim, size_t event);
+
+/* simulation_usable() - what the allocator may hold: capacity less context; 0: no limit */
+plm_bytes simulation_usable(const struct simulation *sim);
+
+#endif

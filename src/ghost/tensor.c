@@ -112,6 +112,47 @@ struct tensor *tensor_new_bytes(struct ghost *g, plm_bytes bytes)
     return tensor_new(g, DTYPE_UINT8, 1, &(int64_t){ (int64_t)bytes });
 }
 
+/* goes_after() - must dimension @a lie outside of @b in memory? 0: either way */
+static int goes_after(const struct tensor *x, unsigned a, unsigned b)
+{
+    if (x->strides[a] == 0 || x->strides[b] == 0)
+        return 0;
+    if (x->strides[a] != x->strides[b])
+        return x->strides[a] < x->strides[b] ? -1 : 1;
+    return x->sizes[a] > x->sizes[b] ? 1 : 0;
+}
+
+/* dense_strides() - the same order of dimensions without gaps (aten/src/ATen/ExpandUtils.cpp, infer_dense_strides) */
+static void dense_strides(const struct tensor *x, int64_t *ret)
+{
+    unsigned order[TENSOR_DIMS]; /* from the innermost */
+    int64_t stride = 1;
+
+    for (unsigned i = 0; i < x->dims; i++)
+        order[i] = x->dims - 1 - i;
+    for (unsigned i = 1; i < x->dims; i++) {
+        unsigned at = i;
+
+        for (unsigned k = i; k-- > 0;) {
+            int comparison = goes_after(x, order[k], order[at]);
+
+            if (comparison < 0)
+                break;
+            if (comparison == 0)
+                continue;
+            unsigned moved = order[k];
+
+            order[k] = order[at];
+            order[at] = moved;
+            at = k;
+        }
+    }
+    for (unsigned i = 0; i < x->dims; i++) {
+        ret[order[i]] = stride;
+        stride *= x->sizes[order[i]] > 1 ? x->sizes[order[i]] : 1;
+    }
+}
+
 struct tensor *tensor_like(struct ghost *g, const struct tensor *x, enum dtype dtype)
 {
     int64_t strides[TENSOR_DIMS];
@@ -120,10 +161,7 @@ struct tensor *tensor_like(struct ghost *g, const struct tensor *x, enum dtype d
         return NULL;
     if (tensor_is_dense(x))
         return tensor_new_strided(g, dtype, x->dims, x->sizes, x->strides);
-    if (tensor_suggests_channels_last(x))
-        tensor_channels_last_strides(x->dims, x->sizes, strides);
-    else
-        tensor_contiguous_strides(x->dims, x->sizes, strides);
+    dense_strides(x, strides);
     return tensor_new_strided(g, dtype, x->dims, x->sizes, strides);
 }
 

@@ -54,8 +54,7 @@ struct tensor *tensor_new_scalar(struct ghost *g, enum dtype dtype);
 struct tensor *tensor_new_bytes(struct ghost *g, plm_bytes bytes);
 
 /*
- * tensor_like() - empty_like(x, dtype): the same layout when it is dense, else contiguous (or channels_last, when
- * the strides suggest it)
+ * tensor_like() - empty_like(x, dtype): the same layout when it is dense, else the same order of dimensions
  */
 struct tensor *tensor_like(struct ghost *g, const struct tensor *x, enum dtype dtype);
 

@@ -1,5 +1,6 @@
 /* support/trace.c - writes the events of a schedule as "+bytes" and "-bytes" */
 #include <inttypes.h>
+#include <string.h>
 
 #include "support/trace.h"
 
@@ -37,6 +38,37 @@ void trace_text(const struct schedule *s, size_t first_event, struct buf *out)
         case EVENT_EMPTY:
             buf_text(out, "empty");
             break;
+        }
+    }
+}
+
+/* comes_after() - does release @b belong before release @a? both are "-bytes" */
+static bool comes_after(const char *a, size_t a_length, const char *b, size_t b_length)
+{
+    return b_length > a_length || (b_length == a_length && memcmp(b, a, a_length) > 0);
+}
+
+void trace_sort(char *text)
+{
+    bool swapped = true;
+
+    while (swapped) {
+        swapped = false;
+        for (char *a = text; a && *a;) {
+            char *gap = strchr(a, ' '), *b = gap ? gap + 1 : NULL;
+            size_t a_length = gap ? (size_t)(gap - a) : 0, b_length = b ? strcspn(b, " ") : 0;
+
+            if (b && *a == '-' && *b == '-' && comes_after(a, a_length, b, b_length)) {
+                char first[32];
+
+                memcpy(first, a, a_length);
+                memmove(a, b, b_length);
+                a[b_length] = ' ';
+                memcpy(a + b_length + 1, first, a_length);
+                b = a + b_length + 1;
+                swapped = true;
+            }
+            a = b;
         }
     }
 }

@@ -13,4 +13,11 @@
  */
 void trace_text(const struct schedule *s, size_t first_event, struct buf *out);
 
+/*
+ * trace_sort() - put the releases between two allocations in order, largest first, in place
+ *
+ * For the allocator their order makes no difference, and PyTorch's is an accident of destructors.
+ */
+void trace_sort(char *text);
+
 #endif

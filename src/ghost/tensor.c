@@ -340,9 +340,10 @@ bool tensor_requires_grad(const struct tensor *x)
 unsigned tensor_dim(struct ghost *g, const struct tensor *x, int64_t dim)
 {
     unsigned dims = x ? x->dims : 1;
-    int64_t index = dim < 0 ? dim + (int64_t)dims : dim;
+    int64_t places = dims ? dims : 1; /* a scalar counts as one dimension */
+    int64_t index = dim < 0 ? dim + places : dim;
 
-    if (index < 0 || index >= (int64_t)(dims ? dims : 1)) {
+    if (index < 0 || index >= places) {
         ghost_fail(g, PLM_E_MODEL, "dimension %lld is out of range for a tensor of %u dimensions",
                    (long long)dim, dims);
         return 0;

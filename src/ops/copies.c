@@ -75,9 +75,13 @@ static void repeat_apply(struct ghost *g,
         }
         sizes[dims++] = in->sizes[i];
     }
+    if (!summed) {
+        ret[0] = tensor_take(&grad);
+        return;
+    }
     TENSOR_AUTO *shaped = view_reshape(grad, dims, sizes);
 
-    ret[0] = summed ? kernel_reduce(shaped, summed, false, grads[0]->dtype) : tensor_ref(shaped);
+    ret[0] = kernel_reduce(shaped, summed, false, grads[0]->dtype);
 }
 
 static const struct backward repeat_backward = { "RepeatBackward0", repeat_apply };

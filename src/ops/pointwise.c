@@ -212,8 +212,8 @@ static struct tensor *arithmetic(const struct call *call)
         return NULL;
     struct ghost *g = a->ghost;
 
-    if (call->kind->subtracts && a->dtype == DTYPE_BOOL && b && b->dtype == DTYPE_BOOL)
-        return ghost_fail(g, PLM_E_MODEL, "bool tensors cannot be subtracted");
+    if (call->kind->subtracts && (a->dtype == DTYPE_BOOL || (b && b->dtype == DTYPE_BOOL)))
+        return ghost_fail(g, PLM_E_MODEL, "a difference with a bool tensor; cast it to a number");
     if (call->inplace && !check_inplace(g, call))
         return NULL;
     struct node *n =

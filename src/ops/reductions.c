@@ -13,16 +13,16 @@
 /* struct reduction - @dims is a mask; @out what is returned, @in what the kernel reads */
 struct reduction {
     uint32_t dims;
-    bool keepdim;
+    bool keepdim, compares;
     enum dtype out, in;
 };
 
-/* accumulator() - bytes of an element of Reduce.cuh's buffer: at_opmath_type of what is computed */
-static unsigned accumulator(enum dtype out)
+/* accumulator() - bytes of an element of Reduce.cuh's buffer: 16-bit floats are summed as float32, but compared as they are */
+static unsigned accumulator(const struct reduction *r)
 {
-    unsigned bytes = dtype_defs[out].bytes;
+    unsigned bytes = dtype_defs[r->out].bytes;
 
-    return dtype_defs[out].floating && bytes < 4 ? 4 : bytes;
+    return dtype_defs[r->out].floating && bytes < 4 && !r->compares ? 4 : bytes;
 }
 
 static struct tensor *reduce(struct ghost *g, struct tensor *x, const struct reduction *r)
@@ -42,7 +42,7 @@ static struct tensor *reduce(struct ghost *g, struct tensor *x, const struct red
     TENSOR_AUTO *in = kernel_cast(x, r->in);
 
     if (y && in)
-        kernel_reduce_scratch(g, in, r->dims, accumulator(r->out));
+        kernel_reduce_scratch(g, in, r->dims, accumulator(r));
     return y;
 }
 
@@ -107,7 +107,9 @@ static void amax_apply(struct ghost *g,
 
     if (!self || !grad || !best)
         return;
-    struct reduction count = { (uint32_t)n->numbers[0], true, DTYPE_INT64, DTYPE_INT64 };
+    struct reduction count = {
+        .dims = (uint32_t)n->numbers[0], .keepdim = true, .out = DTYPE_INT64, .in = DTYPE_INT64
+    };
     TENSOR_AUTO *mask = kernel_pointwise(g, DTYPE_BOOL, (struct tensor *[]){ best, self }, 2);
     TENSOR_AUTO *sum = reduce(g, mask, &count);
 
@@ -133,6 +135,7 @@ static bool prepare(struct ghost *g, const struct op_args *args, struct reductio
         return false;
     r->dims = shape_dims(g, args, x);
     r->keepdim = op_int(args, KEY_KEEPDIM);
+    r->compares = args->op == OP_AMAX || args->op == OP_ALL;
     r->out = dtype ? (enum dtype)dtype->value.i : x->dtype;
     return !g->halt;
 }

@@ -1,8 +1,11 @@
 /* cli/cmd_models.c - plimsoll models: the zoo, or what can be set in one model */
+#include <string.h>
+
 #include "base/units.h"
 #include "cli/answer.h"
 #include "cli/load.h"
 #include "cli/talk.h"
+#include "report/layout.h"
 
 static const struct column zoo_columns[] = {
     { "name", "model", CELL_TEXT },       { "parameters", "parameters", CELL_COUNT },
@@ -79,9 +82,14 @@ static void heading(const struct plm_model_info *info, struct buf *out)
 {
     char parameters[UNITS_TEXT];
 
-    buf_printf(out, "%s: %s\n", info->name, info->about ? info->about : "");
-    if (info->source)
-        buf_printf(out, "source: %s\n", info->source);
+    struct layout layout = { .out = out };
+
+    buf_printf(out, "%s: ", info->name);
+    layout_wrap(&layout, info->about ? info->about : "", strlen(info->name) + 2, 2);
+    if (info->source) {
+        buf_text(out, "source: ");
+        layout_wrap(&layout, info->source, 8, 2);
+    }
     buf_printf(out, "%s parameters; batch %lld", units_format_grouped(info->parameters, parameters),
                (long long)info->batch);
     if (info->seq > 0)

@@ -14,7 +14,7 @@
 #include "report/timeline.h"
 #include "report/timeline_page.h"
 
-enum { COLUMNS = 2400, LARGEST_LIVES = 12000, SMALL_SHARE = 20000 };
+enum { COLUMNS = 2400, LARGEST_LIVES = 12000, SMALL_SHARE = 200000 };
 
 /* struct page - what is written, and which lives are large */
 struct page {

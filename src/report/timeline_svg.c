@@ -223,7 +223,7 @@ void timeline_write_svg(const struct timeline_report *report, struct buf *out)
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
         "font-family=\"sans-serif\" font-size=\"12\" fill=\"#333\">\n"
-        "<style>.g{stroke:#ddd;fill:none}.p{stroke:#0002;fill:none}.s{stroke:#0006;fill:none}"
+        "<style>.g{stroke:#ddd;fill:none}.p{stroke:#000;stroke-opacity:.13;fill:none}.s{stroke:#000;stroke-opacity:.4;fill:none}"
         ".r{stroke:#222;fill:none;stroke-width:1.5}.c{stroke:#c00;fill:none;stroke-dasharray:6 "
         "4}.ct{fill:#c00}.t{font-size:18px;font-weight:bold}.b{font-weight:bold}</style>\n"
         "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",

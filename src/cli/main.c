@@ -70,6 +70,14 @@ static enum exit_status check_arguments(const struct cli *cli)
     return fail(&error);
 }
 
+static enum exit_status print_version(struct cli *cli)
+{
+    struct buf text = { .arena = &cli->arena };
+
+    buf_printf(&text, "plimsoll %s\n", plm_version());
+    return answer_write(cli, &text, EXIT_FITS);
+}
+
 /* run_command() - @argv[0] is the command's name */
 static enum exit_status run_command(struct cli *cli, int argc, char **argv)
 {
@@ -83,9 +91,11 @@ static enum exit_status run_command(struct cli *cli, int argc, char **argv)
         options_parse(&cli->options, id, argc, argv, &first, &error) != PLM_OK)
         return fail(&error);
     cli->command = command_at(id);
-    if (cli->options.help) {
-        help_command(id, &help);
+    if (cli->options.help || cli->options.version) {
         cli->options.output = NULL;
+        if (cli->options.version)
+            return print_version(cli);
+        help_command(id, &help);
         return answer_write(cli, &help, EXIT_FITS);
     }
     cli->arguments = (const char *const *)argv + first;
@@ -102,14 +112,6 @@ static enum exit_status print_docs(struct cli *cli, const char *what)
     enum plm_status status = docs_print(cli, what, &docs, &error);
 
     return status == PLM_OK ? answer_write(cli, &docs, EXIT_FITS) : talk_fail(status, &error);
-}
-
-static enum exit_status print_version(struct cli *cli)
-{
-    struct buf text = { .arena = &cli->arena };
-
-    buf_printf(&text, "plimsoll %s\n", plm_version());
-    return answer_write(cli, &text, EXIT_FITS);
 }
 
 static enum exit_status unknown_option(const char *word)

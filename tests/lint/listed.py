@@ -8,8 +8,10 @@ root = pathlib.Path(sys.argv[1])
 bad, count = [], 0
 for path in sorted([*root.glob('src/*/*.c'), *root.glob('tests/*/*.c'), *root.glob('tests/lint/*.py'),
                     *root.glob('tests/replay/traces/*.trace')]):
-    count += 1
     name = path.relative_to(root)
+    if name.as_posix() == 'tests/install/answer.c':
+        continue  # .ci/run compiles it against what was installed
+    count += 1
     places = (path.parent / 'meson.build', path.parent.parent / 'meson.build', root / 'tests/meson.build')
     lists = [p.read_text() for p in places if p.exists()]
     test = re.match(r'(?:test|fuzz|property)-(.*)$', path.stem)

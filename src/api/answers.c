@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/internal.h"
+#include "plan/search.h"
 
 /* copy_strategy() - what the caller may let go of after the call goes into the estimate's arena */
 static struct plm_strategy copy_strategy(const struct plm_strategy *from, struct arena *arena)
@@ -36,8 +37,11 @@ enum plm_status plm_estimate(struct plm_model *model,
 {
     struct arena own = { 0 };
     struct plm_estimate *estimate = arena_new(&own, struct plm_estimate);
-    struct plm_strategy copy = copy_strategy(strategy, &own);
-    enum plm_status status = simulate(&model->subject, &copy, 0, &estimate->sim, reterr);
+    struct plm_strategy copy = copy_strategy(strategy, &own), chosen;
+    enum plm_status status = search_checkpoint(&model->subject, &copy, 0, &own, &chosen, reterr);
+
+    if (status == PLM_OK)
+        status = simulate(&model->subject, &chosen, 0, &estimate->sim, reterr);
 
     if (status != PLM_OK) {
         arena_finish(&own);

@@ -1,0 +1,167 @@
+/*
+ * plan/choose.c - --checkpoint auto: the fewest recomputed operators that fit the device
+ *
+ * Places are tried in the order of what they save for each operator that they recompute; the shortest prefix of that order
+ * that fits is taken. Places of one kind (the layers of a transformer) save the same, and the first of them come first.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "plan/search.h"
+
+enum { MEASURED_MOST = 64 }; /* places that are simulated one by one */
+
+struct place {
+    uint32_t number; /* from 0 */
+    uint64_t ops;    /* that its recomputation runs again */
+    double worth;    /* bytes saved for each of them */
+};
+
+static uint64_t ops_of(const struct graph_body *body)
+{
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < body->step_count; i++) {
+        const struct graph_step *step = &body->steps[i];
+
+        count += step->kind == STEP_OP;
+        if (step->body)
+            count += ops_of(step->body);
+    }
+    return count;
+}
+
+static void find_places(const struct graph_body *body, struct place *places)
+{
+    for (size_t i = 0; i < body->step_count; i++) {
+        const struct graph_step *step = &body->steps[i];
+
+        if (step->place)
+            places[step->place - 1] = (struct place){ step->place - 1, ops_of(step->body), 0 };
+        if (step->body)
+            find_places(step->body, places);
+    }
+}
+
+/* by_worth() - most saved for an operator first; then in the model's order */
+static int by_worth(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+
+    if (x->worth != y->worth)
+        return x->worth < y->worth ? 1 : -1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+/* with_places() - the strategy that checkpoints the first @count of @places */
+static struct plm_strategy with_places(const struct plm_strategy *strategy,
+                                       const struct place *places,
+                                       size_t count,
+                                       struct arena *arena)
+{
+    struct plm_strategy s = *strategy;
+    struct buf buf = { .arena = arena };
+
+    for (size_t i = 0; i < count; i++)
+        buf_printf(&buf, "%s%u", i ? "," : "", places[i].number);
+    s.checkpoint = count ? PLM_CHECKPOINT_BLOCKS : PLM_CHECKPOINT_NONE;
+    s.checkpoint_blocks = count ? buf_string(&buf) : NULL;
+    return s;
+}
+
+/* fits() - does it finish, without releasing the cache; and the bytes that its tensors take at most */
+static enum plm_status fits(const struct subject *subject,
+                            const struct plm_strategy *strategy,
+                            plm_bytes cut,
+                            bool *ret_fits,
+                            plm_bytes *ret_requested,
+                            struct plm_error *reterr)
+{
+    struct simulation sim;
+    enum plm_status status = simulate(subject, strategy, cut, &sim, reterr);
+
+    if (status != PLM_OK)
+        return status;
+    *ret_fits = !sim.replay.out_of_memory && memory_stats(sim.memory)->retries == 0;
+    *ret_requested = sim.replay.peak.requested;
+    simulation_finish(&sim);
+    return PLM_OK;
+}
+
+/* measure() - what each place saves alone, where there is no capacity to end the run early */
+static enum plm_status measure(const struct subject *subject,
+                               const struct plm_strategy *strategy,
+                               struct place *places,
+                               size_t count,
+                               struct arena *arena,
+                               struct plm_error *reterr)
+{
+    struct plm_strategy free = *strategy;
+    plm_bytes without, with;
+    bool unused;
+
+    free.capacity = UINT64_C(1) << 62;
+    free.steps = 1;
+    struct plm_strategy none = with_places(&free, places, 0, arena);
+    enum plm_status status = fits(subject, &none, 0, &unused, &without, reterr);
+
+    for (size_t i = 0; status == PLM_OK && i < count; i++) {
+        struct plm_strategy one = with_places(&free, &places[i], 1, arena);
+
+        status = fits(subject, &one, 0, &unused, &with, reterr);
+        if (status == PLM_OK && without > with)
+            places[i].worth =
+                (double)(without - with) / (double)(places[i].ops ? places[i].ops : 1);
+    }
+    return status;
+}
+
+enum plm_status search_checkpoint(const struct subject *subject,
+                                  const struct plm_strategy *strategy,
+                                  plm_bytes capacity_cut,
+                                  struct arena *arena,
+                                  struct plm_strategy *ret,
+                                  struct plm_error *reterr)
+{
+    struct simulation shape;
+    plm_bytes unused;
+    bool ok;
+
+    *ret = *strategy;
+    if (strategy->checkpoint != PLM_CHECKPOINT_AUTO)
+        return PLM_OK;
+    struct plm_strategy full = *strategy;
+
+    full.checkpoint = PLM_CHECKPOINT_FULL;
+    enum plm_status status = simulation_graph(subject, &full, &shape, reterr);
+
+    if (status != PLM_OK)
+        return status;
+    size_t count = shape.graph->place_count;
+    struct place *places = arena_array(arena, struct place, count);
+
+    find_places(shape.graph->main, places);
+    simulation_finish(&shape);
+    struct plm_strategy now = with_places(strategy, places, 0, arena);
+
+    status = fits(subject, &now, capacity_cut, &ok, &unused, reterr);
+    if (status != PLM_OK || ok || count == 0) {
+        *ret = now;
+        return status;
+    }
+    if (count <= MEASURED_MOST)
+        status = measure(subject, strategy, places, count, arena, reterr);
+    qsort(places, count, sizeof *places, by_worth);
+    size_t low = 0, high = count; /* low does not fit */
+
+    while (status == PLM_OK && low + 1 < high) {
+        size_t middle = low + (high - low) / 2;
+
+        now = with_places(strategy, places, middle, arena);
+        status = fits(subject, &now, capacity_cut, &ok, &unused, reterr);
+        *(ok ? &high : &low) = middle;
+    }
+    *ret = with_places(strategy, places, high, arena);
+    return status;
+}

@@ -1,0 +1,328 @@
+/*
+ * plan/search.c - the largest batch that is safe
+ *
+ * The search: double until a batch is not safe; bisect between the last safe and the first unsafe one; then try the next few
+ * larger ones, up to where the tensors' own bytes no longer fit, since one of them may be safe after all.
+ *
+ *     candidate k is the batch k * multiple_of, or with a global batch its k-th divisor of that kind
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/num.h"
+#include "base/units.h"
+#include "plan/search.h"
+
+/*
+ * The default margin, 5 % of the device and at least 1 GiB: contexts of 519 to 1690 MiB were published for GPUs whose profile says
+ * 480 to 550, and reserved memory of convolutional networks is up to 4 % above what is simulated (plimsoll-method(7)).
+ */
+static const double default_share = 0.05;
+static const plm_bytes default_least = UINT64_C(1) << 30;
+
+enum {
+    BATCH_MOST = 1 << 24, /* without --max-batch */
+    PROBES = 4,           /* larger candidates that are tried after the bisection */
+    AROUND = 3,           /* candidates on each side of the answer in the table */
+    MICRO_BATCHES = 8,    /* more of them repeat what these did */
+};
+
+struct tried {
+    int64_t number; /* of the candidate */
+    struct plm_candidate candidate;
+    bool impossible; /* sizes overflow: no device has it */
+    bool beyond;     /* the tensors alone do not fit: neither will anything larger */
+};
+
+struct search {
+    const struct subject *subject;
+    const struct plm_search *options;
+    struct arena *arena;
+    struct plm_strategy strategy;
+    plm_bytes cut;
+    const int64_t *divisors; /* [divisor_count], with a global batch */
+    int64_t divisor_count;
+    struct tried *tried;
+    size_t tried_count, tried_capacity;
+    struct plm_error *reterr;
+};
+
+struct search_margin search_margin(const struct plm_search *search,
+                                   plm_bytes capacity,
+                                   struct arena *arena)
+{
+    struct buf buf = { .arena = arena };
+    char text[UNITS_TEXT];
+    double share = search->has_margin ? search->margin_share : default_share;
+    plm_bytes least = search->has_margin ? search->margin_bytes : default_least;
+    struct search_margin m = { .margin = (plm_bytes)((double)capacity * share),
+                               .reserve = search->reserve };
+    bool by_share = m.margin >= least;
+
+    if (!by_share)
+        m.margin = least;
+    if (search->has_margin)
+        buf_text(&buf, "as given");
+    else if (by_share)
+        buf_printf(&buf, "%g %% of the device, for what differs between machines", share * 100);
+    else
+        buf_printf(&buf, "at least %s, for what differs between machines",
+                   units_format_bytes(least, text));
+    m.reason = buf_string(&buf);
+    return m;
+}
+
+/* ------------------------------------------------------------------ candidates */
+
+static int64_t multiple(const struct search *s)
+{
+    return s->options->multiple_of > 0 ? s->options->multiple_of : 1;
+}
+
+static int64_t batch_of(const struct search *s, int64_t number)
+{
+    return s->divisors ? s->divisors[number - 1] : number * multiple(s);
+}
+
+/* last_number() - of the largest candidate that may be tried */
+static int64_t last_number(const struct search *s)
+{
+    int64_t most = s->options->max_batch > 0 ? s->options->max_batch : BATCH_MOST;
+
+    return s->divisors ? s->divisor_count : most / multiple(s);
+}
+
+static void find_divisors(struct search *s)
+{
+    int64_t global = s->options->global_batch, most = s->options->max_batch;
+    int64_t *divisors = NULL;
+    size_t count = 0, capacity = 0;
+
+    for (int64_t b = multiple(s); b <= global && b <= BATCH_MOST; b += multiple(s))
+        if (global % b == 0 && (most <= 0 || b <= most))
+            arena_push(s->arena, divisors, count, capacity, b);
+    s->divisors = divisors;
+    s->divisor_count = (int64_t)count;
+}
+
+static struct plm_memory figures(const struct simulation *sim)
+{
+    const struct memory_sizes *peak = &sim->replay.peak;
+
+    return (struct plm_memory){ peak->requested, peak->allocated, peak->reserved,
+                                peak->reserved + sim->context };
+}
+
+/* finishes_at_all() - play the same schedule in the whole capacity */
+static bool finishes_at_all(struct simulation *sim)
+{
+    plm_bytes usable = simulation_usable(sim) / MEMORY_PAGE * MEMORY_PAGE;
+    struct replay replay = { 0 };
+
+    memory_reset(sim->memory, usable, sim->capacity);
+    replay_start(&replay, &sim->schedule, sim->memory, &sim->arena);
+    return replay_run(&replay, sim->schedule.event_count);
+}
+
+static struct tried *find_tried(const struct search *s, int64_t number)
+{
+    for (size_t i = 0; i < s->tried_count; i++)
+        if (s->tried[i].number == number)
+            return &s->tried[i];
+    return NULL;
+}
+
+/* try_number() - simulate a candidate, once */
+static enum plm_status try_number(struct search *s, int64_t number, const struct tried **ret)
+{
+    struct tried *known = find_tried(s, number), now = { .number = number };
+    struct plm_strategy strategy = s->strategy, chosen;
+    struct simulation sim;
+    struct plm_error error;
+
+    if (known) {
+        *ret = known;
+        return PLM_OK;
+    }
+    strategy.batch = batch_of(s, number);
+    if (s->divisors)
+        strategy.accumulate = s->options->global_batch / strategy.batch;
+    now.candidate.batch = strategy.batch;
+    now.candidate.accumulate = strategy.accumulate ? strategy.accumulate : 1;
+    if (strategy.accumulate > MICRO_BATCHES)
+        strategy.accumulate = MICRO_BATCHES;
+    if (s->options->progress)
+        s->options->progress(s->options->progress_context, "searching the largest batch",
+                             (unsigned)s->tried_count, 0);
+    enum plm_status status =
+        search_checkpoint(s->subject, &strategy, s->cut, s->arena, &chosen, &error);
+
+    if (status == PLM_OK)
+        status = simulate(s->subject, &chosen, s->cut, &sim, &error);
+    if (status == PLM_E_RANGE && number > 1) {
+        now.impossible = now.beyond = true;
+    } else if (status != PLM_OK) {
+        if (s->reterr)
+            *s->reterr = error;
+        return status;
+    } else {
+        now.candidate.peak = figures(&sim);
+        now.candidate.safe = !sim.replay.out_of_memory && memory_stats(sim.memory)->retries == 0;
+        now.candidate.finishes = now.candidate.safe || finishes_at_all(&sim);
+        /* a run that ended early shows how far the tensors' bytes got: when those alone are too many, so are more */
+        now.beyond = sim.replay.out_of_memory &&
+                     sim.replay.peak.requested + memory_failure(sim.memory).requested >
+                         simulation_usable(&sim);
+        simulation_finish(&sim);
+    }
+    arena_push(s->arena, s->tried, s->tried_count, s->tried_capacity, now);
+    *ret = &s->tried[s->tried_count - 1];
+    return PLM_OK;
+}
+
+static bool is_safe(const struct tried *tried)
+{
+    return tried->candidate.safe;
+}
+
+/* ------------------------------------------------------------------ the search */
+
+/* bracket() - double from 1: @ret_low the last safe number (0: none), @ret_high the first unsafe one */
+static enum plm_status bracket(struct search *s, int64_t *ret_low, int64_t *ret_high)
+{
+    int64_t low = 0, last = last_number(s);
+    const struct tried *tried;
+
+    for (int64_t n = 1; low < last; n = n * 2 < last ? n * 2 : last) {
+        enum plm_status status = try_number(s, n, &tried);
+
+        if (status != PLM_OK)
+            return status;
+        if (!is_safe(tried)) {
+            *ret_low = low;
+            *ret_high = n;
+            return PLM_OK;
+        }
+        low = n;
+    }
+    *ret_low = low;
+    *ret_high = last + 1;
+    return PLM_OK;
+}
+
+static enum plm_status find_largest(struct search *s, int64_t *ret_number)
+{
+    int64_t low = 0, high = 0;
+    const struct tried *tried;
+    enum plm_status status = bracket(s, &low, &high);
+
+    while (status == PLM_OK && low + 1 < high) {
+        int64_t middle = low + (high - low) / 2;
+
+        status = try_number(s, middle, &tried);
+        if (status == PLM_OK)
+            *(is_safe(tried) ? &low : &high) = middle;
+    }
+    int64_t base = low, last = last_number(s);
+
+    for (int64_t n = base + 1; status == PLM_OK && n <= base + PROBES && n <= last; n++) {
+        status = try_number(s, n, &tried);
+        if (status == PLM_OK && is_safe(tried))
+            low = n;
+        if (status == PLM_OK && tried->beyond)
+            break;
+    }
+    *ret_number = low;
+    return status;
+}
+
+static int by_batch(const void *a, const void *b)
+{
+    const struct plm_candidate *x = a, *y = b;
+
+    return (x->batch > y->batch) - (x->batch < y->batch);
+}
+
+/* fill_table() - the candidates around the answer, and whether a smaller one that was tried is not safe */
+static enum plm_status fill_table(struct search *s, int64_t answer, struct plm_plan_result *ret)
+{
+    int64_t first = answer > AROUND ? answer - AROUND : 1, last = last_number(s);
+    struct plm_candidate *table = arena_array(s->arena, struct plm_candidate, 2 * AROUND + 2);
+    size_t count = 0;
+    const struct tried *tried;
+
+    for (int64_t n = first; n <= answer + AROUND && n <= last; n++) {
+        enum plm_status status = try_number(s, n, &tried);
+
+        if (status != PLM_OK)
+            return status;
+        if (!tried->impossible)
+            table[count++] = tried->candidate;
+    }
+    qsort(table, count, sizeof *table, by_batch);
+    ret->candidates = table;
+    ret->candidate_count = count;
+    for (size_t i = 0; i < s->tried_count; i++)
+        ret->not_monotone =
+            ret->not_monotone || (s->tried[i].number < answer && !is_safe(&s->tried[i]));
+    return PLM_OK;
+}
+
+static enum plm_status check(const struct plm_search *o, struct plm_error *reterr)
+{
+    const struct plm_strategy *s = &o->strategy;
+
+    if (!s->device && !s->capacity)
+        return plm_fail(reterr, PLM_E_USAGE, "a plan needs a device or a capacity");
+    if (o->global_batch < 0 || o->multiple_of < 0 || o->max_batch < 0)
+        return plm_fail(reterr, PLM_E_USAGE, "batches are 1 or more");
+    if (o->global_batch > 0 && o->multiple_of > 0 && o->global_batch % o->multiple_of != 0)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "a global batch of %lld has no micro-batch that is a multiple of %lld",
+                        (long long)o->global_batch, (long long)o->multiple_of);
+    if (o->max_batch > 0 && o->multiple_of > o->max_batch)
+        return plm_fail(reterr, PLM_E_USAGE, "no multiple of %lld is at most %lld",
+                        (long long)o->multiple_of, (long long)o->max_batch);
+    return PLM_OK;
+}
+
+enum plm_status search_batch(const struct subject *subject,
+                             const struct plm_search *search,
+                             struct arena *arena,
+                             struct plm_plan_result *ret,
+                             struct plm_error *reterr)
+{
+    const struct plm_strategy *strategy = &search->strategy;
+    enum plm_status status = check(search, reterr);
+
+    if (status != PLM_OK)
+        return status;
+    ret->capacity = strategy->capacity ? strategy->capacity : strategy->device->total;
+    ret->context = strategy->has_context ? strategy->context
+                   : strategy->device    ? strategy->device->context
+                                         : 0;
+    struct search_margin margin = search_margin(search, ret->capacity, arena);
+    struct search s = { .subject = subject,
+                        .options = search,
+                        .arena = arena,
+                        .strategy = *strategy,
+                        .cut = margin.margin + margin.reserve,
+                        .reterr = reterr };
+    int64_t answer = 0;
+
+    s.strategy.minimum_capacity = false;
+    ret->margin = margin.margin;
+    ret->reserve = margin.reserve;
+    ret->margin_reason = margin.reason;
+    if (search->global_batch > 0)
+        find_divisors(&s);
+    status = find_largest(&s, &answer);
+    if (status == PLM_OK)
+        status = fill_table(&s, answer, ret);
+    if (status != PLM_OK)
+        return status;
+    ret->batch = answer ? batch_of(&s, answer) : 0;
+    ret->accumulate = answer ? find_tried(&s, answer)->candidate.accumulate : 0;
+    return PLM_OK;
+}

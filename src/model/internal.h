@@ -16,6 +16,7 @@ struct loader {
     struct model_block *blocks;           /* [block_count], in the file's order; main last */
     const struct yaml_node **block_nodes; /* [block_count] */
     size_t block_count;
+    bool *marks; /* [global_count], for expr_mark_globals() */
     struct plm_error *reterr;
 };
 

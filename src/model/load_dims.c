@@ -309,6 +309,7 @@ enum plm_status load_globals(struct loader *load)
                                    names_text(&model->names, names[i]),
                                    j < MODEL_RUN_COUNT ? "a fact of the run" : "a dim");
     }
+    load->marks = arena_array(load->scratch, bool, count);
     model->global_names = names;
     model->global_count = count;
     return PLM_OK;

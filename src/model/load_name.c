@@ -83,10 +83,9 @@ enum plm_status load_expr(struct loader *load,
 
     if (status || scope->grad || !((*ret_expr)->uses & EXPR_USES_GLOBAL))
         return status;
-    bool *marks = arena_array(load->scratch, bool, model->global_count);
-
-    expr_mark_globals(*ret_expr, marks);
-    if (marks[MODEL_GRAD_ENABLED])
+    load->marks[MODEL_GRAD_ENABLED] = false;
+    expr_mark_globals(*ret_expr, load->marks);
+    if (load->marks[MODEL_GRAD_ENABLED])
         return plm_fail_at(
             load->reterr, PLM_E_MODEL, node->at,
             "'grad_enabled' changes while the model runs: it can be used in 'when' only");

@@ -320,16 +320,18 @@ static enum plm_status load_del(struct node_loader *n)
 static enum plm_status load_block_ref(struct node_loader *n, const struct yaml_node *value)
 {
     struct loader *load = n->load;
-    const char **names = arena_array(load->scratch, const char *, load->block_count);
     size_t count = load->block_count - 1; /* without main, the last */
+    name_id name = names_find(&load->model->names, value->text, strlen(value->text));
 
-    for (size_t i = 0; i < count; i++) {
-        names[i] = names_text(&load->model->names, load->blocks[i].name);
-        if (value->kind == YAML_SCALAR && strcmp(names[i], value->text) == 0) {
+    for (size_t i = 0; name && i < count; i++)
+        if (load->blocks[i].name == name) {
             n->node->block = &load->blocks[i];
             return PLM_OK;
         }
-    }
+    const char **names = arena_array(load->scratch, const char *, count);
+
+    for (size_t i = 0; i < count; i++)
+        names[i] = names_text(&load->model->names, load->blocks[i].name);
     return decode_fail_unknown(value->at, "unknown block", value->text, names, count, load->reterr);
 }
 

@@ -1,0 +1,201 @@
+#!/bin/sh
+# test-cli.sh PLIMSOLL: exit statuses, messages and the way to standard output, as a user meets them (TAP)
+#
+# status N COMMAND…      the command ends with status N
+# says TEXT              … and what it wrote to standard error holds TEXT
+# prints TEXT            … and what it wrote to standard output holds TEXT
+set -u
+plimsoll=$1
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+unset PLIMSOLL_MODELS PLIMSOLL_DEVICES
+count=0
+failed=0
+
+report() { # 0 or 1, and what was tried
+    count=$((count + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $count - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $count - $2"
+        sed 's/^/# /' "$folder/err" 2>/dev/null | head -5
+    fi
+}
+
+status() {
+    expected=$1
+    shift
+    (cd "$folder" && "$plimsoll" "$@" >out 2>err </dev/null)
+    got=$?
+    what="status $expected: plimsoll $*"
+    if [ "$got" -eq "$expected" ]; then report 0 "$what"; else report 1 "$what, not $got"; fi
+}
+
+holds() { # FILE TEXT WHAT
+    if grep -qF -- "$2" "$folder/$1"; then report 0 "$3 $2"; else report 1 "$3 $2"; fi
+}
+says() { holds err "$1" says; }
+prints() { holds out "$1" prints; }
+silent() { if [ -s "$folder/out" ]; then report 1 "prints nothing"; else report 0 "prints nothing"; fi; }
+
+# ------------------------------------------------------------------ commands
+
+status 2
+says "plimsoll: needs a command"
+silent
+status 2 estmate
+says "unknown command 'estmate'; did you mean 'estimate'?"
+status 2 d
+says "command 'd' is ambiguous: 'devices' or 'dump'"
+status 0 --version
+prints "plimsoll "
+status 0 --help
+prints "usage: plimsoll COMMAND"
+for command in estimate plan timeline models devices ops dump check; do
+    status 0 $command --help
+    prints "usage: plimsoll $command"
+    status 0 help $command
+done
+status 2 --versoin
+says "did you mean '--version'?"
+
+# ------------------------------------------------------------------ options
+
+status 2 estimate
+says "needs a MODEL"
+status 2 estimate mlp other
+says "unexpected argument 'other'"
+status 2 estimate mlp --precision bf15
+says "--precision: unknown value 'bf15'; did you mean 'bf16'? accepted: fp32, bf16, fp16, amp-bf16, amp-fp16"
+silent
+status 2 estimate mlp --batch 0
+says "--batch: '0' is not accepted"
+status 2 estimate mlp --batch -1
+status 2 estimate mlp --batch 1e3
+status 2 estimate mlp --batch
+says "--batch: needs N"
+status 2 estimate mlp --bacth 4
+says "did you mean '--batch'?"
+status 2 estimate mlp --margin 5%
+says "--margin: not an option of estimate; of: plan"
+status 2 estimate mlp --ddp 8
+says "unknown option '--ddp'"
+status 2 estimate mlp --json --csv
+status 2 estimate mlp --checkpoint every=0
+status 2 estimate mlp --set width
+status 2 estimate mlp --framework pytorch-1.0
+says "pytorch-2.15"
+status 2 plan mlp
+says "needs --device"
+status 2 timeline mlp
+says "needs -o FILE"
+status 2 timeline mlp -o mlp.png
+says ".svg, .html, .json, .pickle"
+status 2 dump mlp
+says "needs --stage"
+status 2 ops liner
+says "did you mean 'linear'?"
+
+# ------------------------------------------------------------------ models and devices
+
+status 2 estimate no-such-model
+says "no-such-model"
+status 2 estimate gpt3
+says "did you mean 'gpt2'?"
+status 2 estimate ./missing.yaml
+says "missing.yaml"
+status 2 estimate .
+printf 'plimsoll: 1\nmodel: [\n' >"$folder/broken.yaml"
+status 2 check broken.yaml
+says "broken.yaml:"
+: >"$folder/empty.yaml"
+status 2 check empty.yaml
+silent
+status 2 estimate mlp --device rtx4091
+says "rtx4090"
+status 2 estimate mlp --set no_such_dim=3
+says "no_such_dim"
+status 2 estimate mlp --batch 1099511627776000000
+silent
+
+# ------------------------------------------------------------------ answers
+
+status 0 check mlp
+status 0 models
+prints "gpt2"
+status 0 models mlp
+status 0 devices
+prints "a100-80"
+status 0 devices a100-80 --json
+status 0 ops
+prints "linear"
+status 0 ops linear
+prints "features"
+status 0 estimate mlp --batch 4
+prints "Needs"
+status 0 estimate mlp --batch 4 --device a100-80
+prints "Fits on a100-80"
+status 1 estimate mlp --batch 4 --capacity 3MiB --context 0
+prints "Does not fit"
+status 1 estimate mlp --batch 4 --capacity 3MiB --context 0 --json
+prints '"fits": false'
+status 0 est mlp --batch 4 --js
+prints '"schema_version": 1'
+status 0 estimate mlp --csv
+prints "model,parameters"
+status 0 plan mlp --device t4 --max-batch 64
+prints "is the largest that is safe"
+status 1 plan mlp --capacity 3MiB --context 0 --max-batch 2
+prints "No batch"
+status 0 estimate --batch 4 -- mlp
+status 0 estimate mlp --color=always
+prints "$(printf '\033[1m')"
+status 0 estimate mlp
+if grep -q "$(printf '\033')" "$folder/out"; then report 1 "no colour into a file"; else report 0 "no colour into a file"; fi
+
+for ending in svg html json pickle; do
+    status 0 timeline mlp --batch 4 -o "mlp.$ending"
+    silent
+    if [ -s "$folder/mlp.$ending" ]; then report 0 "mlp.$ending is there"; else report 1 "mlp.$ending is there"; fi
+done
+for stage in document model graph schedule memory; do
+    status 0 dump mlp --batch 4 --stage=$stage
+done
+for what in bash zsh fish models devices scd:estimate scd:operators; do
+    status 0 --print-docs=$what
+done
+status 2 --print-docs=nothing
+
+# ------------------------------------------------------------------ output
+
+status 2 estimate mlp -o no/such/folder
+says "cannot create 'no/such/folder'"
+status 2 estimate mlp -o .
+"$plimsoll" --version >&- 2>"$folder/err"
+report $(($? != 3)) "status 3: standard output is closed"
+says "standard output: it is closed"
+if [ -w /dev/full ]; then
+    "$plimsoll" estimate mlp --batch 4 >/dev/full 2>"$folder/err"
+    report $(($? != 3)) "status 3: the disk is full"
+    says "cannot write to standard output"
+    status 3 estimate mlp --batch 4 -o /dev/full
+    ln -s /dev/full "$folder/full.svg"
+    status 3 timeline mlp --batch 4 -o full.svg
+fi
+if [ "$(id -u)" -ne 0 ]; then
+    mkdir "$folder/closed"
+    chmod 500 "$folder/closed"
+    status 2 estimate mlp -o closed/file
+    : >"$folder/secret.yaml"
+    chmod 000 "$folder/secret.yaml"
+    status 2 check secret.yaml
+fi
+if [ "$(find "$folder" -name '*.[A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9]' ! -name '*.pickle' | wc -l)" -eq 0 ]; then
+    report 0 "nothing half-written stays"
+else
+    report 1 "nothing half-written stays"
+fi
+
+echo "1..$count"
+[ "$failed" -eq 0 ]

@@ -6,9 +6,11 @@
 #include "cli/docs.h"
 #include "cli/help.h"
 
-/* plain() - @text with scdoc's own characters escaped */
+/* plain() - @text with scdoc's own characters escaped; some at the start would begin a list or a table */
 static void plain(struct buf *out, const char *text)
 {
+    if (*text && strchr("-|[]#.", *text))
+        buf_char(out, '\\');
     for (; *text; text++) {
         if (strchr("\\*_`<>", *text))
             buf_char(out, '\\');

@@ -86,6 +86,7 @@ struct ghost {
     name_id path;
     struct source at;
 
+    enum dtype precision; /* of parameters: what `dtype: precision` means */
     bool training, grad_enabled, backward;
     bool needs_gradient_of_parameters; /* the run has a backward */
     unsigned thread;                   /* 0 forward, 1 backward */

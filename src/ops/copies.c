@@ -127,7 +127,7 @@ void op_clone(struct ghost *g, const struct op_args *args, struct tensor **ret)
 
 void op_to(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
-    ret[0] = view_to(args->in[0], (enum dtype)op_int(args, KEY_DTYPE));
+    ret[0] = view_to(args->in[0], op_dtype(g, args));
 }
 
 void op_type_as(struct ghost *g, const struct op_args *args, struct tensor **ret)

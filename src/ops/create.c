@@ -18,7 +18,7 @@ void op_arange(struct ghost *g, const struct op_args *args, struct tensor **ret)
     }
     int64_t count = span / step + (span % step != 0);
 
-    ret[0] = tensor_new_sizes(g, (enum dtype)op_int(args, KEY_DTYPE), count);
+    ret[0] = tensor_new_sizes(g, op_dtype(g, args), count);
 }
 
 void op_full(struct ghost *g, const struct op_args *args, struct tensor **ret)
@@ -27,5 +27,5 @@ void op_full(struct ghost *g, const struct op_args *args, struct tensor **ret)
     unsigned dims;
 
     if (shape_attr(g, args, KEY_SHAPE, &dims, sizes))
-        ret[0] = tensor_new(g, (enum dtype)op_int(args, KEY_DTYPE), dims, sizes);
+        ret[0] = tensor_new(g, op_dtype(g, args), dims, sizes);
 }

@@ -105,6 +105,15 @@ int64_t op_int(const struct op_args *args, enum attr_key key)
     return attr ? attr->value.i : 0;
 }
 
+enum dtype op_dtype(const struct ghost *g, const struct op_args *args)
+{
+    const struct attr *attr = op_attr(args, KEY_DTYPE);
+
+    if (!attr)
+        return DTYPE_COUNT;
+    return attr->value.i == DTYPE_PRECISION ? g->precision : (enum dtype)attr->value.i;
+}
+
 double op_real(const struct op_args *args, enum attr_key key)
 {
     const struct attr *attr = op_attr(args, key);

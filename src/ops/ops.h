@@ -46,8 +46,9 @@ struct tensor *op_apply(struct ghost *g,
 
 /* Attributes. The loader has checked that required ones are there and of their type. */
 const struct attr *op_attr(const struct op_args *args, enum attr_key key); /* NULL: absent */
-int64_t op_int(const struct op_args *args,
-               enum attr_key key); /* INT, BOOL, WORD (its index), DTYPE */
+int64_t op_int(const struct op_args *args, enum attr_key key); /* INT, BOOL, WORD (its index) */
+/* op_dtype() - the DTYPE attribute, `precision` resolved; DTYPE_COUNT when it is absent */
+enum dtype op_dtype(const struct ghost *g, const struct op_args *args);
 double op_real(const struct op_args *args, enum attr_key key);
 /* op_ints() - exactly @count numbers, one for all when the model gives one; halts the run otherwise */
 void op_ints(

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ghost/kernels.h"
+#include "ops/pointwise.h"
 #include "ops/shapes.h"
 #include "ops/views.h"
 
@@ -91,7 +92,7 @@ static void mean_apply(struct ghost *g,
     TENSOR_AUTO *grad = expanded(g, n, grads[0]);
 
     if (grad)
-        ret[0] = kernel_pointwise(g, grad->dtype, (struct tensor *[]){ grad }, 1);
+        ret[0] = pointwise_with_number(grad, grad->dtype);
 }
 
 /* amax: scale_grad_by_count(): (grad / mask.sum(dims)) * mask, with mask = (result == self) */
@@ -129,14 +130,14 @@ static const struct backward amax_backward = { "AmaxBackward0", amax_apply };
 static bool prepare(struct ghost *g, const struct op_args *args, struct reduction *r)
 {
     const struct tensor *x = args->in[0];
-    const struct attr *dtype = op_attr(args, KEY_DTYPE);
+    enum dtype dtype = op_dtype(g, args);
 
     if (!x)
         return false;
     r->dims = shape_dims(g, args, x);
     r->keepdim = op_int(args, KEY_KEEPDIM);
     r->compares = args->op == OP_AMAX || args->op == OP_ALL;
-    r->out = dtype ? (enum dtype)dtype->value.i : x->dtype;
+    r->out = dtype != DTYPE_COUNT ? dtype : x->dtype;
     return !g->halt;
 }
 

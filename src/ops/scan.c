@@ -44,14 +44,13 @@ static const struct backward cumsum_backward = { "CumsumBackward0", cumsum_apply
 void op_cumsum(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     struct tensor *x = args->in[0];
-    const struct attr *attr = op_attr(args, KEY_DTYPE);
+    enum dtype dtype = op_dtype(g, args);
 
     if (!x)
         return;
     unsigned dim = tensor_dim(g, x, op_int(args, KEY_DIM));
-    enum dtype dtype = attr                    ? (enum dtype)attr->value.i
-                       : tensor_is_floating(x) ? x->dtype
-                                               : DTYPE_INT64;
+    if (dtype == DTYPE_COUNT)
+        dtype = tensor_is_floating(x) ? x->dtype : DTYPE_INT64;
     struct node *n = dtype_defs[dtype].floating ? node_new(g, &cumsum_backward, &x, 1, 0, 2) : NULL;
 
     if (n) {

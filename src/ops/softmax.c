@@ -21,11 +21,12 @@ static void apply(struct ghost *g,
     if (!result)
         return;
     ret[0] = tensor_new(g, (enum dtype)n->numbers[0], grads[0]->dims, grads[0]->sizes);
-    TENSOR_AUTO *grad = kernel_contiguous(grads[0]);
+    /* softmax_backward_cuda_out: grad * output, as large as the output; what the kernel reads is made contiguous */
+    TENSOR_AUTO *factor = has_product ? kernel_pointwise(g, kernel_promote(grads[0], result),
+                                                         (struct tensor *[]){ grads[0], result }, 2)
+                                      : tensor_ref(grads[0]);
 
-    if (has_product) /* softmax_backward_cuda_out: grad * output, as large as the output */
-        tensor_drop(kernel_pointwise(g, kernel_promote(grad, result),
-                                     (struct tensor *[]){ grad, result }, 2));
+    tensor_drop(kernel_contiguous(factor));
 }
 
 static void softmax_apply(struct ghost *g,
@@ -86,19 +87,12 @@ struct tensor *pointwise_log_softmax(struct tensor *x, int64_t dim, enum dtype d
     return softmax(x, &log_softmax_backward, dim, dtype);
 }
 
-static enum dtype wanted_dtype(const struct op_args *args)
-{
-    const struct attr *dtype = op_attr(args, KEY_DTYPE);
-
-    return dtype ? (enum dtype)dtype->value.i : DTYPE_COUNT;
-}
-
 void op_softmax(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
-    ret[0] = pointwise_softmax(args->in[0], op_int(args, KEY_DIM), wanted_dtype(args));
+    ret[0] = pointwise_softmax(args->in[0], op_int(args, KEY_DIM), op_dtype(g, args));
 }
 
 void op_log_softmax(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
-    ret[0] = pointwise_log_softmax(args->in[0], op_int(args, KEY_DIM), wanted_dtype(args));
+    ret[0] = pointwise_log_softmax(args->in[0], op_int(args, KEY_DIM), op_dtype(g, args));
 }

@@ -59,6 +59,7 @@ enum plm_status train_create(const struct graph *graph,
     run->strategy = strategy;
     run->arena = arena;
     run->owner.run = run;
+    run->ghost.precision = params_dtype(run);
     run->step = -1;
     run->batch = arena_array(arena, struct value, graph->input_count);
     run->model_call = find_model_call(graph);

@@ -12,10 +12,10 @@ for path in sorted([*root.glob('src/*/*.c'), *root.glob('tests/*/*.c'), *root.gl
     if name.as_posix() == 'tests/install/answer.c':
         continue  # .ci/run compiles it against what was installed
     count += 1
-    places = (path.parent / 'meson.build', path.parent.parent / 'meson.build', root / 'tests/meson.build')
+    places = (path.parent / 'meson.build', path.parent.parent / 'meson.build', root / 'tests/meson.build', root / 'meson.build')
     lists = [p.read_text() for p in places if p.exists()]
     test = re.match(r'(?:test|fuzz|property)-(.*)$', path.stem)
-    wanted = [f"'{path.name}'", f"'{path.parent.name}/{path.name}'", f"'{path.stem}'"] + ([f"'{test[1]}'"] if test else [])
+    wanted = [f"'{path.name}'", f"'{name.as_posix()}'", f"'{path.parent.name}/{path.name}'", f"'{path.stem}'"] + ([f"'{test[1]}'"] if test else [])
     if not any(w in text for w in wanted for text in lists):
         bad.append(f'{name}: in no meson.build')
 print('\n'.join(bad) or f'{count} files are listed')

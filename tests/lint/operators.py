@@ -11,6 +11,9 @@ models += '\n'.join(p.read_text(errors='replace') for p in root.glob('tests/**/*
 used = set(re.findall(r'\bop:\s*(\w+)', models))
 tests = '\n'.join(p.read_text() for p in root.glob('tests/**/*.c'))
 used_in_tests = set(re.findall(r'\bOP_(\w+)', tests))
+# rows of recorded programs: "x: leaf float32 4,6; y: relu x"
+rows_of_tests = '\n'.join(p.read_text() for p in root.glob('tests/unit/*.def'))
+used |= set(re.findall(r'\w: (\w+)', rows_of_tests))
 bad = []
 for ident, name, rest in rows:
     texts = re.findall(r'"((?:[^"\\]|\\.)*)"', rest)

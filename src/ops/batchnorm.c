@@ -174,6 +174,12 @@ static void native_backward(struct ghost *g,
         invstd = scratch_sizes(g, layout_accumulate(x->dtype), x->sizes[1]);
     if (reduces)
         reduce_backward(g, n, grad, x, weight, sums, ret);
+    /* layouts that do not agree: an element-wise kernel, for which a missing weight is a scalar 1 */
+    bool mixed = choose_impl(x) != choose_impl(grad) || choose_impl(x) == IMPL_GENERAL;
+    TENSOR_AUTO *one = NULL;
+
+    if (training && mixed && !weight && node_needs(n, 0))
+        one = scratch_new(g, layout_accumulate(x->dtype), 0, NULL);
     if (node_needs(n, 0))
         ret[0] = layout_new(g, x->dtype, x->dims, x->sizes,
                             training && tensor_suggests_channels_last(x));
@@ -317,8 +323,10 @@ static struct tensor *native_forward(struct ghost *g,
     TENSOR_AUTO *mean = tensor_new_sizes(g, wide, x->sizes[1]);
     TENSOR_AUTO *invstd = tensor_new_sizes(g, wide, x->sizes[1]);
 
+    enum impl impl = choose_impl(x);
+
     if (training && !g->halt) {
-        switch (choose_impl(x)) {
+        switch (impl) {
         case IMPL_CONTIGUOUS:
             break;
         case IMPL_CHANNELS_LAST:
@@ -336,6 +344,11 @@ static struct tensor *native_forward(struct ghost *g,
             break;
         }
         }
+    }
+    if (impl == IMPL_GENERAL) {
+        /* scalars stand for a missing weight and bias */
+        TENSOR_AUTO *one = s->weight ? NULL : scratch_new(g, wide, 0, NULL);
+        TENSOR_AUTO *zero = s->bias ? NULL : scratch_new(g, wide, 0, NULL);
     }
     node_save_output(n, SAVED_MEAN, mean);
     node_save_output(n, SAVED_INVSTD, invstd);

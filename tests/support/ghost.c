@@ -96,14 +96,15 @@ static struct attr fallback(const struct attr_def *def, struct arena *arena)
     return attr;
 }
 
-void test_call_outputs(struct ghost *g,
-                       enum op_kind op,
-                       struct tensor *const *in,
-                       size_t in_count,
-                       const struct attr *attrs,
-                       size_t attr_count,
-                       struct tensor **ret,
-                       size_t out_count)
+void test_call_owned(struct ghost *g,
+                     const struct op_owner *owner,
+                     enum op_kind op,
+                     struct tensor *const *in,
+                     size_t in_count,
+                     const struct attr *attrs,
+                     size_t attr_count,
+                     struct tensor **ret,
+                     size_t out_count)
 {
     struct attr all[MOST_ATTRS];
     size_t def_count, count = 0;
@@ -129,9 +130,22 @@ void test_call_outputs(struct ghost *g,
         .out_count = (uint32_t)out_count,
         .in = in,
         .attrs = all,
+        .owner = owner,
     };
 
     op_call(g, &args, ret);
+}
+
+void test_call_outputs(struct ghost *g,
+                       enum op_kind op,
+                       struct tensor *const *in,
+                       size_t in_count,
+                       const struct attr *attrs,
+                       size_t attr_count,
+                       struct tensor **ret,
+                       size_t out_count)
+{
+    test_call_owned(g, NULL, op, in, in_count, attrs, attr_count, ret, out_count);
 }
 
 struct tensor *test_call(

@@ -66,6 +66,16 @@ struct tensor *test_make_leaf(struct tensor *x);
 /* The list of attributes ends with one whose key is KEY_COUNT. */
 struct tensor *test_call(
     struct ghost *g, enum op_kind op, struct tensor *const *in, size_t in_count, ...);
+/* test_call_owned() - an operator that asks @owner for its parameters */
+void test_call_owned(struct ghost *g,
+                     const struct op_owner *owner,
+                     enum op_kind op,
+                     struct tensor *const *in,
+                     size_t in_count,
+                     const struct attr *attrs,
+                     size_t attr_count,
+                     struct tensor **ret,
+                     size_t out_count);
 /* test_call_outputs() - the same for an operator with @out_count outputs, attributes in an array */
 void test_call_outputs(struct ghost *g,
                        enum op_kind op,

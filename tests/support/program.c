@@ -350,12 +350,32 @@ static struct tensor *make_grad(struct program *p)
     return tensor_view(base, y->dims, y->sizes, strides);
 }
 
+/* leftover() - allocations that were never released */
+static size_t leftover(const struct schedule *s)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < s->event_count; i++)
+        count += s->events[i].kind == EVENT_ALLOC ? 1 : (size_t)-1;
+    return count;
+}
+
+static void finish(struct program *p)
+{
+    tensor_drop(p->result);
+    for (size_t i = 0; i < p->value_count; i++)
+        if (p->values[i].input)
+            tensor_drop(p->values[i].tensor);
+    for (size_t i = 0; i < MOST_OWNED; i++)
+        tensor_drop(p->owned[i]);
+}
+
 struct program_result program_run(struct test_ghost *t, const char *text)
 {
     struct program p = {
         .t = t, .autocast = DTYPE_COUNT, .own = DTYPE_FLOAT32, .owner = { .parameter = own }
     };
-    struct program_result r = { "error", "none", "none" };
+    struct program_result r = { "error", "none", "none", 0 };
     char *rest = arena_copy(&t->arena, text, strlen(text));
 
     for (char *part = cut_word(&rest, ";"); part; part = cut_word(&rest, ";"))
@@ -372,13 +392,15 @@ struct program_result program_run(struct test_ghost *t, const char *text)
 
     r.forward = events(&p, p.first_event, end);
     r.output = describe(&p);
-    if (!tensor_requires_grad(p.result))
-        return r;
-    TENSOR_AUTO *grad = make_grad(&p);
-    size_t begin = t->schedule.event_count;
+    if (tensor_requires_grad(p.result)) {
+        TENSOR_AUTO *grad = make_grad(&p);
+        size_t begin = t->schedule.event_count;
 
-    autograd_backward(&t->ghost, p.result, grad);
-    r.backward = t->ghost.halt ? "error" : events(&p, begin, t->schedule.event_count);
+        autograd_backward(&t->ghost, p.result, grad);
+        r.backward = t->ghost.halt ? "error" : events(&p, begin, t->schedule.event_count);
+    }
+    finish(&p);
+    r.leftover = leftover(&t->schedule);
     return r;
 }
 
@@ -395,5 +417,6 @@ void program_row_test(void **state)
     assert_string_equal(r.forward, row->forward);
     assert_string_equal(r.backward, row->backward);
     assert_string_equal(r.output, row->output);
+    assert_int_equal(r.leftover, 0);
     test_ghost_finish(&t);
 }

@@ -25,6 +25,7 @@ struct program_result {
     const char *forward;  /* "error" when the run failed */
     const char *backward; /* "none" when the result has no history */
     const char *output;   /* "float32 [4, 6, 8] [48, 8, 1]": type, sizes, strides */
+    size_t leftover;      /* allocations that outlive all values */
 };
 
 struct program_result program_run(struct test_ghost *t, const char *text);

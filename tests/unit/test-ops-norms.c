@@ -1,0 +1,17 @@
+/*
+ * test-ops-norms.c - layer norm, root mean square norm, group norm and batch norm, against recordings of PyTorch 2.15
+ *
+ * ops-norms.def is written by tests/support/record.py.
+ */
+#include "support/program.h"
+
+static const struct CMUnitTest tests[] = {
+#define ROW(...) PROGRAM_ROW(__VA_ARGS__),
+#include "ops-norms.def"
+#undef ROW
+};
+
+int main(void)
+{
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

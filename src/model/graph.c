@@ -134,11 +134,22 @@ static enum plm_status eval_when(struct builder *b,
 
 static enum plm_status join_path(struct builder *b, name_id prefix, name_id name, name_id *ret)
 {
-    if (prefix && name &&
-        strlen(names_text(b->names, prefix)) + strlen(names_text(b->names, name)) > PATH_MAX_LENGTH)
+    char path[PATH_MAX_LENGTH + 1];
+
+    if (prefix == 0 || name == 0) {
+        *ret = prefix ? prefix : name;
+        return PLM_OK;
+    }
+    const char *head = names_text(b->names, prefix), *tail = names_text(b->names, name);
+    size_t head_length = strlen(head), tail_length = strlen(tail);
+
+    if (head_length + 1 + tail_length > PATH_MAX_LENGTH)
         return plm_fail(b->reterr, PLM_E_RANGE, "a module path of more than %d characters",
                         PATH_MAX_LENGTH);
-    *ret = names_join(b->names, prefix, name);
+    memcpy(path, head, head_length);
+    path[head_length] = '.';
+    memcpy(path + head_length + 1, tail, tail_length);
+    *ret = names_add(b->names, path, head_length + 1 + tail_length);
     return PLM_OK;
 }
 
@@ -332,7 +343,7 @@ static enum plm_status build_step(struct builder *b,
     step->out = node->out;
     step->out_count = node->out_count;
     step->drop = node->drop;
-    step->drop_count = node->drop_count;
+    step->drop_count = node->repeat ? 0 : node->drop_count; /* see build_repeats() */
     step->tie = node->tie;
     step->shared = f->shared || node->share;
     if (node->kind != STEP_SCOPE)
@@ -348,7 +359,7 @@ static enum plm_status build_step(struct builder *b,
     for (uint32_t i = 0; i < node->out_count; i++)
         if (node->out[i] != GRAPH_NO_SLOT)
             f->bound[node->out[i]] |= (unsigned char)reach;
-    for (uint32_t i = 0; i < node->drop_count; i++)
+    for (uint32_t i = 0; i < step->drop_count; i++)
         if (node->drop[i] != GRAPH_NO_SLOT)
             f->bound[node->drop[i]] &= (unsigned char)~reach;
     return PLM_OK;
@@ -454,7 +465,6 @@ static enum plm_status build_repeats(struct builder *b,
     int64_t times = 1, start = 0;
     uint32_t repeat = node->repeat ? ++b->repeat_count : 0;
     struct value *index = &f->locals[f->block->param_count], before = *index;
-    struct model_node each = *node;
     size_t first = body->step_count;
     enum plm_status status = PLM_OK;
 
@@ -464,8 +474,6 @@ static enum plm_status build_repeats(struct builder *b,
         status = eval_int(b, f, node->start, "start", 0, INT32_MAX, &start);
     if (status)
         return name_failure(b, f, node, 0, status);
-    if (node->repeat)
-        each.drop_count = 0;
     for (int64_t i = 0; i < times && !status; i++) {
         struct graph_step *step = &steps[body->step_count];
 
@@ -474,7 +482,7 @@ static enum plm_status build_repeats(struct builder *b,
         step->repeat = repeat;
         step->repeat_index = (uint32_t)i;
         step->repeat_count = (uint32_t)times;
-        status = build_repetition(b, f, place, &each, start + i, body, step);
+        status = build_repetition(b, f, place, node, start + i, body, step);
     }
     *index = before;
     if (status || !node->repeat || node->drop_count == 0 || body->step_count == first)

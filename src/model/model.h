@@ -8,6 +8,9 @@
  *     MODEL_BATCH, MODEL_SEQ, …            the run's own
  *     MODEL_RUN_COUNT + i                  dims[i]
  *     MODEL_RUN_COUNT + dim_count + i      options[i]
+ *
+ * Of a node with `repeat:`, `index` and the number in the path count from `start`; `when` is asked for each repetition;
+ * `del` comes once, after the last.
  */
 #ifndef PLM_MODEL_MODEL_H
 #define PLM_MODEL_MODEL_H

@@ -22,7 +22,8 @@ static uint32_t with_float32(const struct op_args *args, struct attr *ret)
 {
     if (args->attr_count >= CALL_ATTRS)
         return 0;
-    memcpy(ret, args->attrs, args->attr_count * sizeof *ret);
+    if (args->attr_count > 0)
+        memcpy(ret, args->attrs, args->attr_count * sizeof *ret);
     ret[args->attr_count] =
         (struct attr){ .key = KEY_DTYPE, .type = ATTR_DTYPE, .value.i = DTYPE_FLOAT32 };
     return args->attr_count + 1;

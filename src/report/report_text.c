@@ -13,7 +13,7 @@
 #include "report/recipe.h"
 #include "report/text.h"
 
-enum { LARGEST_SHARES = 8 };
+enum { KINDS = 12, BLOCKS = 6, OPERATORS = 6 }; /* rows of a table before "others" */
 
 static void line(struct layout *layout)
 {
@@ -179,7 +179,7 @@ static void step_label(const struct phase_row *row, char label[24])
     else if (row->first == row->last)
         snprintf(label, 24, "step %d", row->first);
     else
-        snprintf(label, 24, "steps %d-%d", row->first, row->last);
+        snprintf(label, 24, "step %d-%d", row->first, row->last);
 }
 
 static void phases(struct layout *layout, const struct plm_result *r)
@@ -190,24 +190,26 @@ static void phases(struct layout *layout, const struct plm_result *r)
 
     layout_heading(layout, "Phases");
     layout_style(layout, STYLE_DIM);
-    buf_printf(layout->out, "%20s%12s%12s%12s%13s\n", "", "requested", "allocated", "reserved",
+    buf_printf(layout->out, "%22s%12s%12s%12s%11s\n", "", "requested", "allocated", "reserved",
                "left after");
     layout_style(layout, STYLE_PLAIN);
     for (size_t i = 0; i < count; i++) {
         bool peak = r->at.phase && strcmp(rows[i].name, r->at.phase) == 0 &&
                     rows[i].first <= r->at.step && r->at.step <= rows[i].last;
 
+        if (rows[i].peak.allocated == 0)
+            continue;
         step_label(&rows[i], label);
         buf_text(layout->out, "  ");
         layout_left(layout, strcmp(label, shown) == 0 ? "" : label, 11);
         snprintf(shown, sizeof shown, "%s", label);
         if (peak)
             layout_style(layout, STYLE_BOLD);
-        layout_left(layout, rows[i].name, 13);
+        layout_left(layout, rows[i].name, 15);
         layout_bytes(layout, rows[i].peak.requested, "-", 12);
         layout_bytes(layout, rows[i].peak.allocated, "-", 12);
         layout_bytes(layout, rows[i].peak.reserved, "-", 12);
-        layout_bytes(layout, rows[i].allocated_end, "-", 13);
+        layout_bytes(layout, rows[i].allocated_end, "-", 11);
         if (peak)
             buf_text(layout->out, " peak");
         if (peak)
@@ -220,6 +222,7 @@ static void shares(struct layout *layout,
                    const char *by,
                    const struct plm_share *items,
                    size_t count,
+                   size_t most,
                    plm_bytes of)
 {
     plm_bytes rest = 0;
@@ -237,7 +240,7 @@ static void shares(struct layout *layout,
     for (size_t i = 0; i < count; i++) {
         double share = of ? (double)items[i].bytes / (double)of : 0;
 
-        if (i >= LARGEST_SHARES) {
+        if (i >= most) {
             rest += items[i].bytes;
             continue;
         }
@@ -253,10 +256,10 @@ static void shares(struct layout *layout,
         }
         line(layout);
     }
-    if (count > LARGEST_SHARES) {
+    if (count > most) {
         char others[32];
 
-        snprintf(others, sizeof others, "%zu others", count - LARGEST_SHARES);
+        snprintf(others, sizeof others, "%zu others", count - most);
         buf_text(layout->out, "  ");
         layout_style(layout, STYLE_DIM);
         layout_left(layout, others, 28);
@@ -327,16 +330,18 @@ void text_doubts(struct layout *layout, const struct plm_result *r)
     }
 }
 
-/* text_peak() - where the peak is, and the advice */
+/* text_peak() - where the peak is, and what would lower it */
 void text_peak(struct layout *layout, const struct plm_result *r)
 {
     struct buf text = { .arena = layout->out->arena };
 
+    if (r->advice && *r->advice) { /* says where, too */
+        note(layout, "> ", STYLE_DIM, r->advice);
+        return;
+    }
     buf_text(&text, r->out_of_memory ? "highest in " : "the peak is in ");
     text_place(&text, r->at.phase, r->at.step, r->at.op, r->at.block);
     note(layout, "> ", STYLE_DIM, buf_string(&text));
-    if (r->advice && *r->advice)
-        note(layout, "> ", STYLE_DIM, r->advice);
 }
 
 static void text_estimate(const struct report *report, struct buf *out)
@@ -350,9 +355,10 @@ static void text_estimate(const struct report *report, struct buf *out)
     text_figures(&layout, r);
     phases(&layout, r);
     shares(&layout, "Alive at the peak, by kind", r->live_by_category, r->live_by_category_count,
+           KINDS, r->peak.requested);
+    shares(&layout, "by block", r->live_by_block, r->live_by_block_count, BLOCKS,
            r->peak.requested);
-    shares(&layout, "by block", r->live_by_block, r->live_by_block_count, r->peak.requested);
-    shares(&layout, "by operator", r->live_by_operator, r->live_by_operator_count,
+    shares(&layout, "by operator", r->live_by_operator, r->live_by_operator_count, OPERATORS,
            r->peak.requested);
     ledger(&layout, r);
     text_doubts(&layout, r);

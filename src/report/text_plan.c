@@ -80,14 +80,14 @@ static void candidate_row(struct layout *layout,
     layout_bytes(layout, c->peak.allocated, "-", 12);
     layout_bytes(layout, c->peak.reserved, "-", 12);
     layout_bytes(layout, c->peak.device, "-", 12);
-    if (c->finishes)
+    if (c->safe)
         layout_bytes(layout, left, "nothing", 12);
     else
         layout_right(layout, "-", 12);
     layout_style(layout, STYLE_PLAIN);
     layout_style(layout, c->safe ? STYLE_GOOD : c->finishes ? STYLE_WARN : STYLE_BAD);
     buf_printf(layout->out, "  %s",
-               c->safe ? "safe" : (c->finishes ? "too tight" : "out of memory"));
+               c->safe ? "safe" : (c->finishes ? "in the margin" : "out of memory"));
     layout_style(layout, STYLE_PLAIN);
     buf_char(layout->out, '\n');
 }
@@ -110,6 +110,14 @@ static void candidates(struct layout *layout, const struct plm_plan_result *plan
     layout_style(layout, STYLE_PLAIN);
     for (size_t i = 0; i < plan->candidate_count; i++)
         candidate_row(layout, plan, &plan->candidates[i], accumulate);
+    for (size_t i = 0; i < plan->candidate_count; i++)
+        if (!plan->candidates[i].safe) {
+            layout_style(layout, STYLE_DIM);
+            buf_text(layout->out,
+                     "  of those that are not safe: what was reached when memory ran short\n");
+            layout_style(layout, STYLE_PLAIN);
+            break;
+        }
 }
 
 static void margin(struct layout *layout, const struct plm_plan_result *plan)

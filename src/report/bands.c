@@ -37,7 +37,7 @@ static size_t find_band(struct bands *bands, const char *name)
     return BANDS_MOST - 1;
 }
 
-/* order_bands() - by the bytes that are alive at the end, so that what stays lies at the bottom */
+/* order_bands() - what is alive at the end first, so that it lies at the bottom; otherwise by first birth */
 static void order_bands(struct bands *bands, const struct plm_timeline *timeline, uint32_t *of_life)
 {
     plm_bytes last[BANDS_MOST] = { 0 };
@@ -50,7 +50,7 @@ static void order_bands(struct bands *bands, const struct plm_timeline *timeline
     for (uint32_t i = 0; i < bands->count; i++) {
         uint32_t j = i;
 
-        for (; j > 0 && last[order[j - 1]] < last[i]; j--)
+        for (; j > 0 && last[order[j - 1]] == 0 && last[i] > 0; j--)
             order[j] = order[j - 1];
         order[j] = i;
     }

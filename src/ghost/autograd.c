@@ -41,14 +41,36 @@ static struct node *make(struct ghost *g,
     return n;
 }
 
-/* edge_of() - where the gradient of @x goes: the node that made it, or a leaf's accumulator */
-static struct edge edge_of(struct tensor *x)
+static void accumulate(struct ghost *g,
+                       struct node *n,
+                       struct tensor *const *grads,
+                       struct tensor **ret);
+
+static const struct backward accumulate_grad = { "AccumulateGrad", accumulate };
+
+/* accumulator_of() - a leaf's AccumulateGrad: it keeps the leaf alive, and lives as long as a graph leads to it */
+static struct node *accumulator_of(struct tensor *leaf)
+{
+    if (leaf->accumulator)
+        return node_ref(leaf->accumulator);
+    struct node *n = make(leaf->ghost, &accumulate_grad, 0, 0, 0, 1);
+
+    n->sequence = UINT64_MAX;
+    n->leaf = tensor_ref(leaf);
+    n->outputs[0].dtype = leaf->dtype;
+    n->outputs[0].dims = leaf->dims;
+    memcpy(n->outputs[0].sizes, leaf->sizes, sizeof leaf->sizes);
+    leaf->accumulator = n;
+    return n;
+}
+
+struct edge autograd_edge(struct tensor *x)
 {
     if (!x || !x->requires_grad)
         return (struct edge){ 0 };
     if (x->grad_fn)
         return (struct edge){ .node = node_ref(x->grad_fn), .input_nr = x->output_nr };
-    return (struct edge){ .node = node_ref(x->accumulator) };
+    return (struct edge){ .node = accumulator_of(x) };
 }
 
 struct node *node_new_outputs(struct ghost *g,
@@ -69,7 +91,7 @@ struct node *node_new_outputs(struct ghost *g,
 
     n->sequence = g->sequence++;
     for (uint32_t i = 0; i < input_count; i++)
-        n->edges[i] = edge_of(inputs[i]);
+        n->edges[i] = autograd_edge(inputs[i]);
     return n;
 }
 
@@ -160,6 +182,7 @@ static void bury(struct node *n)
         tensor_drop(n->outputs[i].gradient);
     for (uint32_t i = 0; i < n->edge_count; i++)
         node_drop(n->edges[i].node);
+    tensor_drop(n->leaf);
     pool_free(&g->pool, n, n->size);
 }
 
@@ -169,6 +192,8 @@ void node_drop(struct node *n)
         return;
     struct ghost *g = n->ghost;
 
+    if (n->leaf)
+        n->leaf->accumulator = NULL;
     n->next_dead = g->dead;
     g->dead = n;
     if (g->burying)
@@ -183,24 +208,9 @@ void node_drop(struct node *n)
     g->burying = false;
 }
 
-static void accumulate(struct ghost *g,
-                       struct node *n,
-                       struct tensor *const *grads,
-                       struct tensor **ret);
-
-static const struct backward accumulate_grad = { "AccumulateGrad", accumulate };
-
 void autograd_leaf(struct tensor *x)
 {
-    struct node *n = make(x->ghost, &accumulate_grad, 0, 0, 0, 1);
-
-    n->sequence = UINT64_MAX;
-    n->leaf = x;
     x->requires_grad = true;
-    x->accumulator = n;
-    n->outputs[0].dtype = x->dtype;
-    n->outputs[0].dims = x->dims;
-    memcpy(n->outputs[0].sizes, x->sizes, sizeof x->sizes);
 }
 
 /* torch/csrc/autograd/utils/grad_layout_contract.h, obeys_layout_contract */
@@ -209,7 +219,8 @@ static bool obeys_layout(const struct tensor *grad, const struct tensor *leaf)
     if (!tensor_is_dense(leaf))
         return tensor_is_contiguous(grad);
     for (unsigned i = 0; i < grad->dims; i++)
-        if (grad->sizes[i] != 1 && grad->strides[i] != leaf->strides[i])
+        /* in a dimension of size 1 only a stride of 0 counts: it betrays an expanded tensor */
+        if (grad->sizes[i] != 1 ? grad->strides[i] != leaf->strides[i] : grad->strides[i] == 0)
             return false;
     return true;
 }

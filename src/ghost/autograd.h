@@ -58,7 +58,7 @@ struct node {
     uint32_t visit, dependencies; /* of the engine's pass */
     uint64_t sequence;            /* UINT64_MAX for AccumulateGrad */
     struct node *next_dead;
-    struct tensor *leaf; /* AccumulateGrad: the parameter; not owned, the leaf owns the node */
+    struct tensor *leaf; /* AccumulateGrad: the parameter, which a graph so keeps alive; owned */
     enum op_kind op;
     name_id path;
     struct edge *edges;     /* [edge_count] */
@@ -116,6 +116,9 @@ const struct output *node_input(const struct node *n, uint32_t i);
 
 struct node *node_ref(struct node *n);
 void node_drop(struct node *n);
+
+/* autograd_edge() - where the gradient of @x goes; the node is the caller's */
+struct edge autograd_edge(struct tensor *x);
 
 /* autograd_leaf() - make @x a leaf that wants a gradient (requires_grad_()) */
 void autograd_leaf(struct tensor *x);

@@ -100,24 +100,28 @@ static void count_dependencies(struct task *task, struct node *root)
     }
 }
 
-/* input_buffer.cpp, accumulate: in place only when nobody else can see the stored gradient */
-static void add_to_buffer(struct output *buffer, struct tensor *grad)
+/*
+ * add_to_buffer() - take *@grad over, or add it to what is there (input_buffer.cpp, accumulate)
+ *
+ * In place only when nobody else can see the stored gradient. What was added stays the caller's: all gradients
+ * that a node made live until the last of them has been handed on.
+ */
+static void add_to_buffer(struct output *buffer, struct tensor **grad)
 {
     struct tensor *old = buffer->gradient;
 
     if (!old) {
-        buffer->gradient = grad;
+        buffer->gradient = tensor_take(grad);
         return;
     }
     bool exclusive =
         old->refs == 1 && old->storage->refs == 1 && !old->view && tensor_is_dense(old);
 
-    if (!exclusive)
-        buffer->gradient = kernel_pointwise(grad->ghost, kernel_promote(old, grad),
-                                            (struct tensor *[]){ old, grad }, 2);
-    if (!exclusive)
-        tensor_drop(old);
-    tensor_drop(grad);
+    if (exclusive)
+        return;
+    buffer->gradient = kernel_pointwise(old->ghost, kernel_promote(old, *grad),
+                                        (struct tensor *[]){ old, *grad }, 2);
+    tensor_drop(old);
 }
 
 /* validate_outputs(): sum what was broadcast, cast to the type of the forward's input */
@@ -176,10 +180,12 @@ static void run_node(struct task *task, struct node *n)
         if (!next)
             continue;
         if (ret[i])
-            add_to_buffer(&next->outputs[n->edges[i].input_nr], ret[i]);
+            add_to_buffer(&next->outputs[n->edges[i].input_nr], &ret[i]);
         if (--next->dependencies == 0)
             heap_push(task, next);
     }
+    for (uint32_t i = 0; i < n->edge_count; i++)
+        tensor_drop(ret[i]);
     if (n->output_count > 4)
         pool_free(&g->pool, grads, n->output_count * sizeof *grads);
     if (n->edge_count > APPLY_EDGES)
@@ -217,7 +223,8 @@ void autograd_backward(struct ghost *g, struct tensor *root, struct tensor *grad
                    "the loss does not depend on a parameter that requires a gradient");
         return;
     }
-    struct node *first = root->grad_fn ? root->grad_fn : root->accumulator;
+    struct edge edge = autograd_edge(root);
+    struct node *first = edge.node;
     struct task task = { .ghost = g, .visit = ++g->visit };
     struct ghost outer = *g; /* what this call changes and must put back */
 
@@ -230,8 +237,7 @@ void autograd_backward(struct ghost *g, struct tensor *root, struct tensor *grad
     g->frame = NULL;
     g->autocast.enabled = false;
     count_dependencies(&task, first);
-    first->outputs[root->grad_fn ? root->output_nr : 0].gradient = tensor_ref(ones);
-    node_ref(first);
+    first->outputs[edge.input_nr].gradient = tensor_ref(ones);
     heap_push(&task, first);
     while (task.heap_count > 0 && !g->halt)
         run_node(&task, heap_pop(&task));

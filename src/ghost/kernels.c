@@ -151,15 +151,19 @@ struct tensor *kernel_pointwise(struct ghost *g,
             continue;
         same_sizes = same_sizes && tensor_same_sizes(x, first);
         contiguous = contiguous && tensor_is_contiguous(x);
-        channels_last = channels_last && !contiguous && tensor_is_channels_last(x);
+        channels_last = channels_last && x->dims == 4 && tensor_is_channels_last(x);
         same_strides = same_strides && tensor_same_strides(x, first);
     }
     if (same_sizes && contiguous)
         return tensor_new(g, dtype, first->dims, first->sizes);
-    if (same_sizes && (channels_last || (same_strides && tensor_is_dense(first))))
-        return tensor_new_strided(g, dtype, first->dims, first->sizes, first->strides);
-
     int64_t sizes[TENSOR_DIMS], strides[TENSOR_DIMS];
+
+    if (same_sizes && channels_last) {
+        tensor_channels_last_strides(first->dims, first->sizes, strides);
+        return tensor_new_strided(g, dtype, first->dims, first->sizes, strides);
+    }
+    if (same_sizes && same_strides && tensor_is_dense(first))
+        return tensor_new_strided(g, dtype, first->dims, first->sizes, first->strides);
     unsigned dims, perm[TENSOR_DIMS];
     int64_t stride = 1;
 

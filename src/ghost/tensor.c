@@ -209,9 +209,6 @@ void tensor_drop(struct tensor *x)
         pool_free(&g->pool, x->storage, sizeof *x->storage);
     }
     tensor_drop(x->grad);
-    if (x->accumulator)
-        x->accumulator->leaf = NULL;
-    node_drop(x->accumulator);
     node_drop(x->grad_fn);
     pool_free(&g->pool, x, sizeof *x);
 }

@@ -27,7 +27,7 @@ struct tensor {
     struct ghost *ghost;
     struct storage *storage;
     struct node *grad_fn;     /* what made it, when autograd records; owned */
-    struct node *accumulator; /* leaf: its AccumulateGrad node; owned */
+    struct node *accumulator; /* leaf: its AccumulateGrad node, while a graph has one; not owned */
     struct tensor *grad;      /* leaf: .grad; owned */
     uint32_t refs;
     uint32_t output_nr; /* which output of grad_fn it is */

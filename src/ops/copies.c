@@ -130,6 +130,15 @@ void op_to(struct ghost *g, const struct op_args *args, struct tensor **ret)
     ret[0] = view_to(args->in[0], op_dtype(g, args));
 }
 
+void op_requires_grad(struct ghost *g, const struct op_args *args, struct tensor **ret)
+{
+    struct tensor *x = args->in[0];
+
+    if (tensor_is_floating(x) && !x->requires_grad)
+        autograd_leaf(x);
+    ret[0] = tensor_ref(x);
+}
+
 void op_type_as(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     if (args->in[0] && args->in[1])

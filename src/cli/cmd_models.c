@@ -50,7 +50,8 @@ static enum plm_status zoo_row(struct cli *cli,
 static enum exit_status list_zoo(struct cli *cli)
 {
     const char *const *names;
-    size_t name_count;
+    size_t name_count, row_count = 0;
+    enum exit_status exit_status = EXIT_FITS;
     struct plm_error error;
     enum plm_status status = plm_model_names(cli->context, &names, &name_count, &error);
     struct buf text = { .arena = &cli->arena };
@@ -60,15 +61,17 @@ static enum exit_status list_zoo(struct cli *cli)
         return talk_fail(status, &error);
     cells = arena_array(&cli->arena, struct cell, name_count * ZOO_COLUMNS);
     for (size_t i = 0; i < name_count; i++) {
-        status = zoo_row(cli, names[i], cells + i * ZOO_COLUMNS, &error);
-        if (status != PLM_OK)
-            return talk_fail(status, &error);
+        status = zoo_row(cli, names[i], cells + row_count * ZOO_COLUMNS, &error);
+        if (status == PLM_OK)
+            row_count++;
+        else /* the others are listed all the same */
+            exit_status = talk_fail(status, &error);
     }
 
-    struct list list = { "models", zoo_columns, ZOO_COLUMNS, cells, name_count, cli->colour };
+    struct list list = { "models", zoo_columns, ZOO_COLUMNS, cells, row_count, cli->colour };
 
     answer_renderer(cli)->list(&list, &text);
-    return answer_write(cli, &text, EXIT_FITS);
+    return answer_write(cli, &text, exit_status);
 }
 
 static const struct column setting_columns[] = {

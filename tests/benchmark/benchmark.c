@@ -1,7 +1,7 @@
 /*
  * benchmark/benchmark.c - what an estimate costs, stage by stage: benchmark MODELS-FOLDER DEVICES-FOLDER [MODEL]
  *
- * Each figure is the least of several runs, in microseconds of one core. "parsing" is the file with what it extends;
+ * Each figure is the least of several runs, in microseconds of processor time. "parsing" is the file with what it extends;
  * "numbers" fills in dims; "ghost run" is load and three steps; "replay" is its schedule through the allocator;
  * "bisection" finds the smallest capacity. "estimate" and "plan" are those of the public interface, from a loaded
  * model. With MODEL: one estimate of that model alone, for callgrind.
@@ -37,7 +37,7 @@ static double now(void)
 {
     struct timespec time;
 
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
     return (double)time.tv_sec * 1e6 + (double)time.tv_nsec * 1e-3;
 }
 

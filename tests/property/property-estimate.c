@@ -78,7 +78,7 @@ static struct plm_strategy draw_strategy(uint64_t *random, const struct subject 
 
 static void describe(unsigned seed, const struct subject *subject, const struct plm_strategy *s)
 {
-    print_message("seed %u: %s batch %" PRId64
+    print_message("# seed %u: %s batch %" PRId64
                   " precision %d optimizer %d checkpoint %d%s accumulate %" PRId64
                   " clip %g zero_grad %d at %d keep %d eval %d channels_last %d allocator %s %s\n",
                   seed, subject->model, s->batch, s->precision, s->optimizer, s->checkpoint,

@@ -36,6 +36,7 @@ struct activation {
     struct backward backward;
     enum saves saves, saves_inplace;
     enum integers integers;
+    bool like; /* the output is made by empty_like(), not by TensorIterator */
 };
 
 static struct tensor *overwrite(struct ghost *g, struct tensor *x, const struct activation *kind)
@@ -80,7 +81,7 @@ static void run(struct ghost *g,
 
     if (kind->saves == SAVES_INPUT)
         node_save(n, 0, x);
-    struct tensor *y = kernel_pointwise(g, dtype, &x, 1);
+    struct tensor *y = kind->like ? tensor_like(g, x, dtype) : kernel_pointwise(g, dtype, &x, 1);
 
     if (kind->saves == SAVES_RESULT)
         node_save_output(n, 0, y);
@@ -90,7 +91,7 @@ static void run(struct ghost *g,
 void op_relu(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     static const struct activation kind = {
-        { "ReluBackward0", saved_first }, SAVES_RESULT, SAVES_RESULT, INTEGERS_STAY
+        { "ReluBackward0", saved_first }, SAVES_RESULT, SAVES_RESULT, INTEGERS_STAY, false
     };
 
     run(g, args, &kind, ret);
@@ -99,7 +100,7 @@ void op_relu(struct ghost *g, const struct op_args *args, struct tensor **ret)
 void op_relu6(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     static const struct activation kind = {
-        { "HardtanhBackward0", grad_first }, SAVES_INPUT, SAVES_INPUT, INTEGERS_STAY
+        { "HardtanhBackward0", grad_first }, SAVES_INPUT, SAVES_INPUT, INTEGERS_STAY, true
     };
 
     run(g, args, &kind, ret);
@@ -108,7 +109,7 @@ void op_relu6(struct ghost *g, const struct op_args *args, struct tensor **ret)
 void op_leaky_relu(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     static const struct activation kind = {
-        { "LeakyReluBackward0", saved_first }, SAVES_INPUT, SAVES_RESULT, INTEGERS_FAIL
+        { "LeakyReluBackward0", saved_first }, SAVES_INPUT, SAVES_RESULT, INTEGERS_FAIL, false
     };
 
     run(g, args, &kind, ret);
@@ -117,7 +118,7 @@ void op_leaky_relu(struct ghost *g, const struct op_args *args, struct tensor **
 void op_gelu(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     static const struct activation kind = {
-        { "GeluBackward0", grad_first }, SAVES_INPUT, SAVES_INPUT, INTEGERS_FAIL
+        { "GeluBackward0", grad_first }, SAVES_INPUT, SAVES_INPUT, INTEGERS_FAIL, false
     };
 
     run(g, args, &kind, ret);
@@ -126,7 +127,7 @@ void op_gelu(struct ghost *g, const struct op_args *args, struct tensor **ret)
 void op_silu(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     static const struct activation kind = {
-        { "SiluBackward0", grad_first }, SAVES_INPUT, SAVES_INPUT, INTEGERS_FAIL
+        { "SiluBackward0", grad_first }, SAVES_INPUT, SAVES_INPUT, INTEGERS_FAIL, false
     };
 
     run(g, args, &kind, ret);
@@ -135,7 +136,7 @@ void op_silu(struct ghost *g, const struct op_args *args, struct tensor **ret)
 void op_hardswish(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     static const struct activation kind = {
-        { "HardswishBackward0", grad_first }, SAVES_INPUT, SAVES_INPUT, INTEGERS_FAIL
+        { "HardswishBackward0", grad_first }, SAVES_INPUT, SAVES_INPUT, INTEGERS_FAIL, false
     };
 
     run(g, args, &kind, ret);
@@ -144,7 +145,7 @@ void op_hardswish(struct ghost *g, const struct op_args *args, struct tensor **r
 void op_hardsigmoid(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     static const struct activation kind = {
-        { "HardsigmoidBackward0", grad_first }, SAVES_INPUT, SAVES_INPUT, INTEGERS_FAIL
+        { "HardsigmoidBackward0", grad_first }, SAVES_INPUT, SAVES_INPUT, INTEGERS_FAIL, false
     };
 
     run(g, args, &kind, ret);
@@ -153,7 +154,7 @@ void op_hardsigmoid(struct ghost *g, const struct op_args *args, struct tensor *
 void op_sigmoid(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     static const struct activation kind = {
-        { "SigmoidBackward0", grad_first }, SAVES_RESULT, SAVES_RESULT, INTEGERS_FLOAT
+        { "SigmoidBackward0", grad_first }, SAVES_RESULT, SAVES_RESULT, INTEGERS_FLOAT, false
     };
 
     run(g, args, &kind, ret);
@@ -162,7 +163,7 @@ void op_sigmoid(struct ghost *g, const struct op_args *args, struct tensor **ret
 void op_tanh(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     static const struct activation kind = {
-        { "TanhBackward0", grad_first }, SAVES_RESULT, SAVES_RESULT, INTEGERS_FLOAT
+        { "TanhBackward0", grad_first }, SAVES_RESULT, SAVES_RESULT, INTEGERS_FLOAT, false
     };
 
     run(g, args, &kind, ret);

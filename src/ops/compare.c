@@ -6,8 +6,10 @@ static void compare(struct ghost *g, const struct op_args *args, struct tensor *
 {
     struct tensor *b;
 
-    if (pointwise_second(g, args, &b))
-        ret[0] = kernel_pointwise(g, DTYPE_BOOL, (struct tensor *[]){ args->in[0], b }, b ? 2 : 1);
+    if (!pointwise_second(g, args, &b))
+        return;
+    ret[0] = b ? kernel_pointwise(g, DTYPE_BOOL, (struct tensor *[]){ args->in[0], b }, 2)
+               : pointwise_with_number(args->in[0], DTYPE_BOOL);
 }
 
 void op_eq(struct ghost *g, const struct op_args *args, struct tensor **ret)

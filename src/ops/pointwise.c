@@ -98,13 +98,20 @@ static void div_apply(struct ghost *g,
         ret[SELF] = quotient(g, grads[0], other);
 }
 
+struct tensor *pointwise_with_number(struct tensor *x, enum dtype dtype)
+{
+    struct tensor number = { .dims = 0 };
+
+    return x ? kernel_pointwise(x->ghost, dtype, (struct tensor *[]){ x, &number }, 2) : NULL;
+}
+
 /* scale_apply() - of a product or quotient with a number */
 static void scale_apply(struct ghost *g,
                         struct node *n,
                         struct tensor *const *grads,
                         struct tensor **ret)
 {
-    ret[0] = change(g, grads[0]);
+    ret[0] = pointwise_with_number(grads[0], grads[0]->dtype);
 }
 
 /* struct arithmetic - one of the four; @saves: gradients need the factors, @divides: of `other` it needs both */
@@ -223,8 +230,10 @@ static struct tensor *arithmetic(const struct call *call)
     save_factors(n, call);
     if (call->inplace)
         return tensor_ref(node_attach_inplace(n, a));
-    return node_attach(
-        n, kernel_pointwise(g, result_dtype(call), (struct tensor *[]){ a, b }, b ? 2 : 1));
+    enum dtype dtype = result_dtype(call);
+
+    return node_attach(n, b ? kernel_pointwise(g, dtype, (struct tensor *[]){ a, b }, 2)
+                            : pointwise_with_number(a, dtype));
 }
 
 struct tensor *pointwise_add(struct tensor *a, struct tensor *b)

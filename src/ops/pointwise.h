@@ -16,6 +16,13 @@ struct tensor *pointwise_mul_inplace(struct tensor *a, struct tensor *b);
 bool pointwise_may_overwrite(const struct tensor *x);
 /* pointwise_second() - a row's second input, NULL when `value` is given instead; false after a failure */
 bool pointwise_second(struct ghost *g, const struct op_args *args, struct tensor **ret);
+/*
+ * pointwise_with_number() - the output of an element-wise kernel over a tensor and a Python number
+ *
+ * The number takes no memory, but as an operand of other sizes it keeps TensorIterator from its fast paths; that shows in the
+ * strides of dimensions of size 1.
+ */
+struct tensor *pointwise_with_number(struct tensor *x, enum dtype dtype);
 /* pointwise_number_dtype() - the type of mixing a tensor with a Python number, which is an integer when it has no fraction */
 enum dtype pointwise_number_dtype(const struct tensor *x, double number);
 /* pointwise_dropout() - F.dropout in training with probability @p: a reference to @x when p is 0 or not training */

@@ -46,7 +46,7 @@ static void number_apply(struct ghost *g,
         return;
     }
     TENSOR_AUTO *power = change(g, self, self->dtype);
-    TENSOR_AUTO *scaled = change(g, power, self->dtype);
+    TENSOR_AUTO *scaled = pointwise_with_number(power, self->dtype);
 
     ret[0] = combine(g, grads[0], scaled);
 }
@@ -60,8 +60,8 @@ static struct tensor *exponent_grad(struct ghost *g,
 {
     TENSOR_AUTO *condition = NULL;
     {
-        TENSOR_AUTO *positive = change(g, exponent, DTYPE_BOOL);
-        TENSOR_AUTO *zero = change(g, self, DTYPE_BOOL);
+        TENSOR_AUTO *positive = pointwise_with_number(exponent, DTYPE_BOOL);
+        TENSOR_AUTO *zero = pointwise_with_number(self, DTYPE_BOOL);
 
         condition = combine(g, zero, positive);
     }
@@ -80,12 +80,12 @@ static struct tensor *self_grad(struct ghost *g,
                                 struct tensor *self,
                                 struct tensor *exponent)
 {
-    TENSOR_AUTO *less = change(g, exponent, exponent->dtype);
+    TENSOR_AUTO *less = pointwise_with_number(exponent, exponent->dtype);
     TENSOR_AUTO *power = combine(g, self, less);
     TENSOR_AUTO *scaled = combine(g, exponent, power);
     TENSOR_AUTO *product = combine(g, grad, scaled);
     TENSOR_AUTO *zero = tensor_new_scalar(g, grad->dtype);
-    TENSOR_AUTO *condition = change(g, exponent, DTYPE_BOOL);
+    TENSOR_AUTO *condition = pointwise_with_number(exponent, DTYPE_BOOL);
 
     return choose(g, condition, zero, product);
 }
@@ -139,7 +139,6 @@ void op_pow(struct ghost *g, const struct op_args *args, struct tensor **ret)
     node_save(n, EXPONENT, exponent);
     struct tensor *y = combine(g, x, exponent);
 
-    if (tensor_requires_grad(exponent))
-        node_save_output(n, RESULT, y);
+    node_save_output(n, RESULT, y); /* also when only the gradient of the base is wanted */
     ret[0] = node_attach(n, y);
 }

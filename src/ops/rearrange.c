@@ -20,7 +20,7 @@ static struct tensor *roll(struct tensor *x, int64_t times)
     {
         TENSOR_AUTO *dense = kernel_contiguous(x);
 
-        once = dense ? tensor_like(x->ghost, dense, x->dtype) : NULL;
+        once = dense ? tensor_new(x->ghost, x->dtype, x->dims, x->sizes) : NULL;
     }
     return times > 1 ? roll(once, times - 1) : tensor_take(&once);
 }

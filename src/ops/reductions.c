@@ -11,10 +11,10 @@
 #include "ops/shapes.h"
 #include "ops/views.h"
 
-/* struct reduction - @dims is a mask; @out what is returned, @in what the kernel reads */
+/* struct reduction - @dims is a mask, @named when the model names them; @out what is returned, @in what the kernel reads */
 struct reduction {
     uint32_t dims;
-    bool keepdim, compares;
+    bool named, keepdim, compares;
     enum dtype out, in;
 };
 
@@ -55,22 +55,32 @@ static enum dtype computed_in(const struct tensor *x, enum dtype out)
     return low && out == DTYPE_FLOAT32 ? x->dtype : out;
 }
 
-/* restored() - a gradient with the reduced dimensions back as 1 */
-static struct tensor *restored(struct ghost *g, struct node *n, struct tensor *grad)
+/* restored() - restore_reduced_dims(): the result or its gradient with the reduced dimensions back as 1, if they were named */
+static struct tensor *restored(struct node *n, struct tensor *x)
 {
     const struct output *in = node_input(n, 0);
     int64_t sizes[TENSOR_DIMS];
 
+    if (!x || x->dims == in->dims || !n->numbers[1])
+        return tensor_ref(x);
     for (unsigned i = 0; i < in->dims; i++)
         sizes[i] = n->numbers[0] & (1 << i) ? 1 : in->sizes[i];
-    return view_reshape(grad, in->dims, sizes);
+    return view_reshape(x, in->dims, sizes);
 }
 
-static struct tensor *expanded(struct ghost *g, struct node *n, struct tensor *grad)
+/* expanded() - sum_backward: the same by unsqueeze(), then expand() to the input's sizes */
+static struct tensor *expanded(struct node *n, struct tensor *grad)
 {
     const struct output *in = node_input(n, 0);
-    TENSOR_AUTO *kept = restored(g, n, grad);
+    TENSOR_AUTO *kept = tensor_ref(grad);
 
+    for (unsigned i = 0; kept && kept->dims < in->dims && n->numbers[1] && i < in->dims; i++)
+        if (n->numbers[0] & (1 << i)) {
+            struct tensor *more = view_unsqueeze(kept, i);
+
+            tensor_drop(kept);
+            kept = more;
+        }
     return view_expand(kept, in->dims, in->sizes);
 }
 
@@ -80,7 +90,7 @@ static void sum_apply(struct ghost *g,
                       struct tensor *const *grads,
                       struct tensor **ret)
 {
-    ret[0] = expanded(g, n, grads[0]);
+    ret[0] = expanded(n, grads[0]);
 }
 
 /* mean: grad.expand(sizes) / numel, which is as large as the input */
@@ -89,7 +99,7 @@ static void mean_apply(struct ghost *g,
                        struct tensor *const *grads,
                        struct tensor **ret)
 {
-    TENSOR_AUTO *grad = expanded(g, n, grads[0]);
+    TENSOR_AUTO *grad = expanded(n, grads[0]);
 
     if (grad)
         ret[0] = pointwise_with_number(grad, grad->dtype);
@@ -103,8 +113,8 @@ static void amax_apply(struct ghost *g,
 {
     TENSOR_AUTO *self = node_saved(n, 0);
     TENSOR_AUTO *result = node_saved(n, 1);
-    TENSOR_AUTO *grad = restored(g, n, grads[0]);
-    TENSOR_AUTO *best = restored(g, n, result);
+    TENSOR_AUTO *grad = restored(n, grads[0]);
+    TENSOR_AUTO *best = restored(n, result);
 
     if (!self || !grad || !best)
         return;
@@ -130,11 +140,13 @@ static const struct backward amax_backward = { "AmaxBackward0", amax_apply };
 static bool prepare(struct ghost *g, const struct op_args *args, struct reduction *r)
 {
     const struct tensor *x = args->in[0];
+    const struct attr *dims = op_attr(args, KEY_DIM);
     enum dtype dtype = op_dtype(g, args);
 
     if (!x)
         return false;
     r->dims = shape_dims(g, args, x);
+    r->named = dims && dims->count > 0;
     r->keepdim = op_int(args, KEY_KEEPDIM);
     r->compares = args->op == OP_AMAX || args->op == OP_ALL;
     r->out = dtype != DTYPE_COUNT ? dtype : x->dtype;
@@ -146,10 +158,12 @@ static struct node *start(struct ghost *g,
                           const struct backward *backward,
                           const struct reduction *r)
 {
-    struct node *n = dtype_defs[r->out].floating ? node_new(g, backward, &x, 1, 2, 1) : NULL;
+    struct node *n = dtype_defs[r->out].floating ? node_new(g, backward, &x, 1, 2, 2) : NULL;
 
-    if (n)
+    if (n) {
         n->numbers[0] = r->dims;
+        n->numbers[1] = r->named;
+    }
     return n;
 }
 

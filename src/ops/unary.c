@@ -69,7 +69,7 @@ static void rsqrt_apply(struct ghost *g,
                         struct tensor **ret)
 {
     TENSOR_AUTO *saved = node_saved(n, 0);
-    TENSOR_AUTO *half = change(g, grads[0]);
+    TENSOR_AUTO *half = pointwise_with_number(grads[0], grads[0]->dtype);
     TENSOR_AUTO *cube = change(g, saved);
 
     ret[0] = combine(g, half, cube);

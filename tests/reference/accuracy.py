@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""accuracy.py ROOT [--update]: the tables of docs/accuracy.md, from the reference cases, errors.csv and causes.json.
+"""accuracy.py ROOT [--update]: the tables of docs/accuracy.md and README.md, from the reference cases, errors.csv and causes.json.
 
 causes.json is a list of {"match": REGEX, "cause": TEXT}; the first whose regular expression is found in
 "FILE ID WORKLOAD GROUP GPU ALLOCATOR CONFIG" is the cause of a case that is not exact. Without --update the tables
-must be those in the document.
+must be those in the documents.
 """
 import argparse
 import csv
@@ -66,6 +66,20 @@ def summary(rows):
     return out
 
 
+def short(rows):
+    out = ['| cases | runs | allocated exact | within 0.5 % | reserved exact | within 1 % |', '|---|---|---|---|---|---|']
+    for title, group in (('no library decides how much it takes', 'plain'), ('cuDNN decides (convolutions, Hopper attention)', 'cudnn')):
+        some = [r for r in rows if r['file'] != 'capacity.jsonl' and r['group'] == group and not r['case']['oom']]
+        cells = [title, str(len(some))]
+        for name, limit in (('allocated', .005), ('reserved', .01)):
+            known = [r for r in some if r['error']]
+            for bound in (0, limit):
+                n = sum(abs(r['error'][name]) <= bound * r['case'][name] for r in known)
+                cells.append(f'{100 * n / len(some):.1f} %')
+        out.append('| ' + ' | '.join(cells) + ' |')
+    return out
+
+
 def workloads(rows):
     out = ['| workload | cases | allocated exact | worst low / high | reserved exact | worst low / high |', '|---|---|---|---|---|---|']
     by = {}
@@ -123,19 +137,21 @@ def main():
     parser.add_argument('--update', action='store_true')
     args = parser.parse_args()
     rows, causes = load(), json.load(open(HERE / 'causes.json'))
-    path = args.root / 'docs/accuracy.md'
-    text = path.read_text()
     tables = ['', '## Summary', '', *summary(rows), '', '## By workload', '', *workloads(rows), '',
               '## Smallest capacity that works', '', *capacity(rows), '', '## Cases that are not exact', '', *inexact(rows, causes), '', '']
-    head, rest = text.split(BEGIN)
-    now = head + BEGIN + '\n'.join(tables) + END + rest.split(END)[1]
-    if args.update:
-        path.write_text(now)
-        return 0
-    sys.stdout.writelines(difflib.unified_diff(text.splitlines(True), now.splitlines(True), path.name, 'now'))
-    if text != now:
-        print('tests/reference/accuracy.py . --update')
-    return 0 if text == now else 1
+    good = True
+    for name, lines in (('docs/accuracy.md', tables), ('README.md', ['', *short(rows), '', ''])):
+        path = args.root / name
+        text = path.read_text()
+        head, rest = text.split(BEGIN)
+        now = head + BEGIN + '\n'.join(lines) + END + rest.split(END)[1]
+        if args.update:
+            path.write_text(now)
+        elif text != now:
+            sys.stdout.writelines(difflib.unified_diff(text.splitlines(True), now.splitlines(True), name, 'now'))
+            print('tests/reference/accuracy.py . --update')
+            good = False
+    return 0 if good else 1
 
 
 if __name__ == '__main__':

@@ -32,11 +32,16 @@ static bool suggests_channels_last(const struct tensor *a, const struct tensor *
            (tensor_suggests_channels_last(a) || tensor_suggests_channels_last(b));
 }
 
-static void cudnn_workspace(struct ghost *g)
+/* cudnn_workspace() - of a call that makes @c from @a and @b */
+static void cudnn_workspace(struct ghost *g,
+                            const struct tensor *a,
+                            const struct tensor *b,
+                            const struct tensor *c)
 {
     switch (g->around.workspace_mode) {
     case WORKSPACE_AUTO:
-        g->unknown_workspace = true;
+        if (c)
+            ghost_unknown_workspace(g, tensor_bytes(a) + tensor_bytes(b) + tensor_bytes(c));
         break;
     case WORKSPACE_NONE:
         break;
@@ -83,7 +88,7 @@ static struct tensor *cudnn_data(struct ghost *g,
     TENSOR_AUTO *dense_weight = scratch_copy(weight, channels_last);
     TENSOR_AUTO *dense = scratch_copy(x, channels_last);
 
-    cudnn_workspace(g);
+    cudnn_workspace(g, x, weight, y);
     return y;
 }
 
@@ -98,7 +103,7 @@ static struct tensor *cudnn_filter(struct ghost *g,
     TENSOR_AUTO *dense = scratch_copy(x, channels_last);
     struct tensor *y = layout_new(g, weight->dtype, weight->dims, weight->sizes, channels_last);
 
-    cudnn_workspace(g);
+    cudnn_workspace(g, x, grad, y);
     return y;
 }
 
@@ -292,12 +297,12 @@ static struct tensor *convolve(struct ghost *g,
     for (unsigned i = 0; i < c->spatial; i++) {
         int64_t *size = &sizes[2 + i + line];
 
-        if (!output_size(c, i, x->sizes[2 + i], size) || *size < 1)
-            return ghost_fail(g, PLM_E_MODEL,
-                              "the input %s is too small, or too large, for a kernel of %lld with "
-                              "padding %lld",
-                              tensor_text(x, text), (long long)c->kernel[i],
-                              (long long)c->padding[i]);
+        if (!output_size(c, i, x->sizes[2 + i], size))
+            return ghost_fail(g, PLM_E_RANGE, "the output's size does not fit in 63 bits");
+        if (*size < 1)
+            return ghost_fail(
+                g, PLM_E_MODEL, "the input %s is too small for a kernel of %lld with padding %lld",
+                tensor_text(x, text), (long long)c->kernel[i], (long long)c->padding[i]);
     }
     struct node *n = node_new(g, &conv_backward, inputs, 3, SAVED_COUNT, NUMBER_COUNT);
 

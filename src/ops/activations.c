@@ -41,10 +41,10 @@ struct activation {
 
 static struct tensor *overwrite(struct ghost *g, struct tensor *x, const struct activation *kind)
 {
-    if (!pointwise_may_overwrite(x))
-        return NULL;
     struct node *n = node_new(g, &kind->backward, &x, 1, 1, 0);
 
+    if (!pointwise_may_overwrite(x, n))
+        return node_attach(n, NULL);
     if (n && kind->saves_inplace == SAVES_INPUT) {
         TENSOR_AUTO *kept = kernel_clone(x);
 

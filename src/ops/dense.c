@@ -606,7 +606,7 @@ static struct tensor *flat_linear(struct tensor *x, struct tensor *weight, struc
     TENSOR_AUTO *weight_t = view_t(weight);
     TENSOR_AUTO *out = dense_addmm(bias, flat, weight_t);
 
-    return view_view(out, x->dims, sizes);
+    return view_unsafe(out, x->dims, sizes);
 }
 
 struct tensor *dense_linear(struct tensor *x, struct tensor *weight, struct tensor *bias)

@@ -142,16 +142,18 @@ enum dtype pointwise_number_dtype(const struct tensor *x, double number)
     return x->dtype == DTYPE_BOOL ? DTYPE_INT64 : x->dtype;
 }
 
-bool pointwise_may_overwrite(const struct tensor *x)
+bool pointwise_may_overwrite(const struct tensor *x, const struct node *n)
 {
     if (!x || x->ghost->halt)
         return false;
-    if (x->requires_grad && !x->grad_fn && x->ghost->grad_enabled) {
+    if (x->requires_grad && !x->grad_fn && x->ghost->grad_enabled)
         ghost_fail(x->ghost, PLM_E_MODEL,
                    "a parameter cannot be overwritten while gradients are recorded");
-        return false;
-    }
-    return true;
+    else if (n && x->view)
+        ghost_fail(
+            x->ghost, PLM_E_MODEL,
+            "a view cannot be overwritten while gradients are recorded; leave out 'inplace'");
+    return !x->ghost->halt;
 }
 
 /* struct call - one call: @b NULL means the number */
@@ -178,8 +180,6 @@ static bool check_inplace(struct ghost *g, const struct call *call)
     unsigned dims;
     char left[TENSOR_TEXT], right[TENSOR_TEXT];
 
-    if (!pointwise_may_overwrite(a))
-        return false;
     if (b && !shape_broadcast(g, a, b, &dims, sizes))
         return false;
     if (b && (dims != a->dims || memcmp(sizes, a->sizes, dims * sizeof *sizes) != 0)) {
@@ -229,7 +229,8 @@ static struct tensor *arithmetic(const struct call *call)
 
     save_factors(n, call);
     if (call->inplace)
-        return tensor_ref(node_attach_inplace(n, a));
+        return pointwise_may_overwrite(a, n) ? tensor_ref(node_attach_inplace(n, a))
+                                             : node_attach(n, NULL);
     enum dtype dtype = result_dtype(call);
 
     return node_attach(n, b ? kernel_pointwise(g, dtype, (struct tensor *[]){ a, b }, 2)

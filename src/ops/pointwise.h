@@ -12,8 +12,13 @@ struct tensor *pointwise_div(struct tensor *a, struct tensor *b);
 struct tensor *pointwise_add_inplace(struct tensor *a, struct tensor *b);
 /* pointwise_mul_inplace() - a.mul_(b) */
 struct tensor *pointwise_mul_inplace(struct tensor *a, struct tensor *b);
-/* pointwise_may_overwrite() - false after a failure: a leaf that wants a gradient is not overwritten while recording */
-bool pointwise_may_overwrite(const struct tensor *x);
+/*
+ * pointwise_may_overwrite() - may @x be overwritten, with @n as its new history? false after a failure
+ *
+ * A leaf that wants a gradient may not. Nor may a view: PyTorch would send its gradient through the base
+ * (CopySlices, AsStridedBackward), which is not modelled.
+ */
+bool pointwise_may_overwrite(const struct tensor *x, const struct node *n);
 /* pointwise_second() - a row's second input, NULL when `value` is given instead; false after a failure */
 bool pointwise_second(struct ghost *g, const struct op_args *args, struct tensor **ret);
 /*

@@ -1,6 +1,5 @@
 /* api/plan.c - plans, timelines and the version, as the public interface gives them */
 #include "api/internal.h"
-#include "base/buf.h"
 #include "plan/search.h"
 
 enum plm_status plm_estimate_timeline(struct plm_estimate *estimate,
@@ -11,19 +10,6 @@ enum plm_status plm_estimate_timeline(struct plm_estimate *estimate,
         estimate->timeline = estimate_timeline(&estimate->sim, &estimate->result);
     *ret_timeline = estimate->timeline;
     return PLM_OK;
-}
-
-/* flags() - the answer as options to paste */
-static const char *flags(const struct plm_search *search,
-                         const struct plm_plan_result *plan,
-                         struct arena *arena)
-{
-    struct buf buf = { .arena = arena };
-
-    buf_printf(&buf, "--batch %lld", (long long)plan->batch);
-    if (plan->accumulate > 1)
-        buf_printf(&buf, " --accumulate %lld", (long long)plan->accumulate);
-    return buf_string(&buf);
 }
 
 enum plm_status plm_plan(struct plm_model *model,
@@ -41,7 +27,6 @@ enum plm_status plm_plan(struct plm_model *model,
         strategy.batch = plan->result.batch ? plan->result.batch : plan->result.candidates[0].batch;
         strategy.accumulate =
             plan->result.batch ? plan->result.accumulate : plan->result.candidates[0].accumulate;
-        plan->result.flags = flags(search, &plan->result, &own);
         status = plm_estimate(model, &strategy, &plan->estimate, reterr);
     }
     if (status != PLM_OK) {

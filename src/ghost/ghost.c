@@ -89,6 +89,13 @@ void ghost_scratch(struct ghost *g, plm_bytes bytes)
     transient(g, bytes, CATEGORY_TEMPORARY);
 }
 
+void ghost_unknown_workspace(struct ghost *g, plm_bytes operands)
+{
+    g->unknown_workspace = true;
+    if (operands > g->operands_most)
+        g->operands_most = operands;
+}
+
 void ghost_workspace(struct ghost *g, plm_bytes bytes)
 {
     transient(g, bytes, CATEGORY_WORKSPACE);

@@ -100,7 +100,9 @@ struct ghost {
     bool burying;
 
     bool unknown_workspace; /* some workspace could not be known: the estimate is a lower bound */
-    uint64_t op_count;      /* operator calls, for benchmarks */
+    plm_bytes
+        operands_most; /* of the largest call whose workspace is unknown: bytes that it reads and writes */
+    uint64_t op_count; /* operator calls, for benchmarks */
     enum halt halt;
     enum plm_status status;
     struct plm_error error;
@@ -125,6 +127,9 @@ void ghost_free(struct ghost *g, uint32_t allocation);
 
 /* ghost_scratch() - memory that a kernel takes and gives back at once */
 void ghost_scratch(struct ghost *g, plm_bytes bytes);
+
+/* ghost_unknown_workspace() - a call whose workspace only its library knows; @operands are the bytes that it reads and writes */
+void ghost_unknown_workspace(struct ghost *g, plm_bytes operands);
 
 /* ghost_workspace() - the same, counted as a library's workspace */
 void ghost_workspace(struct ghost *g, plm_bytes bytes);

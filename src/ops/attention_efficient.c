@@ -228,7 +228,7 @@ static plm_bytes cudnn_workspace(struct ghost *g,
     if (g->around.workspace_mode == WORKSPACE_BYTES)
         return g->around.workspace_bytes;
     if (g->around.cc != 90) {
-        g->unknown_workspace = true;
+        ghost_unknown_workspace(g, 4 * rows * size); /* the query's gradient in float32 */
         return 0;
     }
     if (!backward)

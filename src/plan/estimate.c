@@ -92,6 +92,8 @@ static void fill_place(struct simulation *sim, struct plm_result *ret)
     ret->at.step = mark->step;
     ret->at.micro = mark->micro;
     ret->at.op = allocates ? record_op_name(record) : "";
+    if (!*ret->at.op && strcmp(mark->name, "opt") == 0)
+        ret->at.op = "optimizer.step";
     ret->at.block = allocates ? names_text(&sim->names, record->path) : "";
 }
 
@@ -182,6 +184,7 @@ void estimate_result(struct simulation *sim,
         .fallbacks = sim->replay.tries_failed,
         .device = sim->strategy.device,
         .workspace_unknown = g->unknown_workspace,
+        .workspace_high = simulation_unknown_workspace(sim),
     };
     fill_parameters(sim, ret);
     fill_phases(sim, ret);

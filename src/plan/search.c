@@ -133,6 +133,15 @@ static struct tried *find_tried(const struct search *s, int64_t number)
     return NULL;
 }
 
+/* leaves_room() - also for the workspaces that only cuDNN knows */
+static bool leaves_room(const struct simulation *sim, plm_bytes cut)
+{
+    plm_bytes wanted;
+
+    return bytes_add(sim->replay.peak.reserved, simulation_unknown_workspace(sim), &wanted) &&
+           bytes_add(wanted, cut, &wanted) && wanted <= simulation_usable(sim);
+}
+
 /* try_number() - simulate a candidate, once */
 static enum plm_status try_number(struct search *s, int64_t number, const struct tried **ret)
 {
@@ -168,7 +177,8 @@ static enum plm_status try_number(struct search *s, int64_t number, const struct
         return status;
     } else {
         now.candidate.peak = figures(&sim);
-        now.candidate.safe = !sim.replay.out_of_memory && memory_stats(sim.memory)->retries == 0;
+        now.candidate.safe = !sim.replay.out_of_memory && memory_stats(sim.memory)->retries == 0 &&
+                             leaves_room(&sim, s->cut);
         now.candidate.finishes = now.candidate.safe || finishes_at_all(&sim);
         /* a run that ended early shows how far the tensors' bytes got: when those alone are too many, so are more */
         now.beyond = sim.replay.out_of_memory &&

@@ -91,6 +91,13 @@ static enum plm_status set_memory(struct simulation *sim,
     return memory_settings_parse(sim->strategy.allocator, &o->rules, &o->settings, reterr);
 }
 
+plm_bytes simulation_unknown_workspace(const struct simulation *sim)
+{
+    plm_bytes range;
+
+    return bytes_mul(4, train_ghost(sim->run)->operands_most, &range) ? range : UINT64_MAX;
+}
+
 plm_bytes simulation_usable(const struct simulation *sim)
 {
     return sim->has_device ? sim->capacity - sim->context : 0;
@@ -189,7 +196,6 @@ static enum plm_status run_all(const struct subject *subject,
     if (status != PLM_OK)
         return status;
     sim->schedule.arena = &sim->arena;
-    schedule_mark(&sim->schedule, "begin", -1, 0);
     status = train_create(sim->graph, &sim->strategy, &sim->around, &sim->names, &sim->schedule,
                           &sim->arena, &sim->run, reterr);
     if (status != PLM_OK)

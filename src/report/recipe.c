@@ -102,3 +102,43 @@ const struct recipe_item *recipe_items(const struct report *report,
     *ret_count = items.count;
     return items.items;
 }
+
+static void add_flag(struct buf *text, const struct recipe_item *item)
+{
+    if (item->usual || item->kind == RECIPE_ABSENT)
+        return;
+    buf_text(text, text->length ? " --" : "--");
+    for (const char *c = item->key; *c; c++)
+        buf_char(text, *c == '_' ? '-' : *c);
+    switch (item->kind) {
+    case RECIPE_TEXT: {
+        const char *quote = strpbrk(item->text, " |&;()<>$*?[]\"\\^") ? "'" : "";
+
+        buf_printf(text, " %s%s%s", quote, item->text, quote);
+        break;
+    }
+    case RECIPE_COUNT:
+        buf_printf(text, " %lld", (long long)item->count);
+        break;
+    case RECIPE_REAL:
+        buf_printf(text, " %g", item->real);
+        break;
+    case RECIPE_BOOL:
+    case RECIPE_ABSENT:
+        break;
+    }
+}
+
+const char *recipe_flags(const struct report *report, struct arena *arena)
+{
+    struct buf text = { .arena = arena };
+    size_t count;
+    const struct recipe_item *items = recipe_items(report, arena, &count);
+
+    for (size_t i = 0; i < count; i++)
+        add_flag(&text, &items[i]);
+    for (size_t i = 0; i < report->strategy->setting_count; i++)
+        buf_printf(&text, " --set %s=%s", report->strategy->settings[i].name,
+                   report->strategy->settings[i].value);
+    return buf_string(&text);
+}

@@ -25,4 +25,7 @@ const struct recipe_item *recipe_items(const struct report *report,
                                        struct arena *arena,
                                        size_t *ret_count);
 
+/* recipe_flags() - the same as options to paste, without those that are the default */
+const char *recipe_flags(const struct report *report, struct arena *arena);
+
 #endif

@@ -282,7 +282,7 @@ static void json_plan(const struct report *report, struct buf *out)
     json_field_uint(&json, "margin_bytes", plan->margin);
     json_field_uint(&json, "reserve_bytes", plan->reserve);
     json_field_string(&json, "margin_reason", plan->margin_reason);
-    json_field_string(&json, "flags", plan->flags);
+    json_field_string(&json, "flags", recipe_flags(report, out->arena));
     json_field_bool(&json, "not_monotone", plan->not_monotone);
     write_candidates(&json, plan);
     write_result(&json, report);

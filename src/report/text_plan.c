@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/units.h"
+#include "report/recipe.h"
 #include "report/text.h"
 
 static const char *where(const struct report *report)
@@ -48,12 +49,13 @@ static void bar(struct layout *layout, const struct plm_plan_result *plan)
     buf_printf(layout->out, " %5.1f %%\n", 100 * used);
 }
 
-static void flags(struct layout *layout, const struct plm_plan_result *plan)
+static void flags(struct layout *layout, const struct report *report)
 {
-    if (plan->batch == 0 || !plan->flags)
+    if (report->plan->batch == 0)
         return;
     layout_heading(layout, "Ready to paste");
-    buf_printf(layout->out, "\n  %s\n", plan->flags);
+    buf_text(layout->out, "\n  ");
+    layout_wrap(layout, recipe_flags(report, layout->out->arena), 2, 4);
 }
 
 static bool any_accumulate(const struct plm_plan_result *plan)
@@ -151,7 +153,7 @@ void text_plan(const struct report *report, struct buf *out)
     headline(&layout, report);
     bar(&layout, report->plan);
     text_peak(&layout, report->result);
-    flags(&layout, report->plan);
+    flags(&layout, report);
     candidates(&layout, report->plan);
     margin(&layout, report->plan);
     text_figures(&layout, report->result);

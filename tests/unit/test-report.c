@@ -434,7 +434,6 @@ static const struct plm_plan_result plan_result = {
     .candidates = candidates,
     .candidate_count = 4,
     .not_monotone = true,
-    .flags = "--batch 8 --accumulate 2",
     .result = &fits,
 };
 
@@ -459,7 +458,8 @@ static const char expected_plan[] =
     "> a smaller batch\n"
     "\n"
     "Ready to paste\n"
-    "  --batch 8 --accumulate 2\n"
+    "  --batch 8 --seq 128 --precision bf16 --optimizer lion --checkpoint every=2\n"
+    "    --accumulate 2 --clip-grad-norm 1 --framework pytorch-2.15 --set layers=2\n"
     "\n"
     "     batch accum   allocated    reserved      device        free  verdict\n"
     "         7 ×   2    3.25 GiB    3.50 GiB    4.00 GiB    4.00 GiB  safe\n"

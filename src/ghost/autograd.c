@@ -172,9 +172,30 @@ struct node *node_ref(struct node *n)
     return n;
 }
 
+void autograd_hook(struct tensor *x,
+                   void (*call)(void *context, struct tensor *grad),
+                   void *context)
+{
+    if (!x || !x->grad_fn)
+        return;
+    struct hook *hook = pool_alloc(&x->ghost->pool, sizeof *hook), **last = &x->grad_fn->hooks;
+
+    *hook = (struct hook){ .call = call, .context = context, .output_nr = x->output_nr };
+    while (*last)
+        last = &(*last)->next;
+    *last = hook;
+}
+
 static void bury(struct node *n)
 {
     struct ghost *g = n->ghost;
+
+    while (n->hooks) {
+        struct hook *hook = n->hooks;
+
+        n->hooks = hook->next;
+        pool_free(&g->pool, hook, sizeof *hook);
+    }
 
     for (uint32_t i = 0; i < n->saved_count; i++)
         checkpoint_forget(&n->saved[i]);
@@ -232,6 +253,12 @@ static void recategorize(struct tensor *grad)
         grad->ghost->records[grad->storage->allocation].category = CATEGORY_GRADIENT;
 }
 
+static void announce(struct ghost *g, struct tensor *leaf)
+{
+    if (g->accumulated && !g->halt)
+        g->accumulated(g->accumulated_context, leaf);
+}
+
 /* torch/csrc/autograd/functions/accumulate_grad.h: steal the gradient, or clone it, or add to what is there */
 static void accumulate(struct ghost *g,
                        struct node *n,
@@ -241,7 +268,9 @@ static void accumulate(struct ghost *g,
     struct tensor *leaf = n->leaf, *grad = grads[0];
 
     (void)ret; /* a leaf has no edges */
-    if (!leaf || !grad || leaf->grad)
+    if (grad && leaf->grad)
+        announce(g, leaf);
+    if (!grad || leaf->grad)
         return; /* param.grad += grad works in place */
     if (grad->refs <= 1 && obeys_layout(grad, leaf))
         leaf->grad = tensor_detach(grad);
@@ -251,4 +280,5 @@ static void accumulate(struct ghost *g,
         leaf->grad = tensor_new(g, grad->dtype, leaf->dims, leaf->sizes);
     if (leaf->grad)
         recategorize(leaf->grad);
+    announce(g, leaf);
 }

@@ -42,6 +42,18 @@ struct saved {
     uint32_t holder;
 };
 
+/*
+ * struct hook - called when the gradients of a node have arrived, before it runs (Tensor.register_hook on an output)
+ *
+ * It lives as long as its node.
+ */
+struct hook {
+    struct hook *next;
+    void (*call)(void *context, struct tensor *grad);
+    void *context;
+    uint32_t output_nr;
+};
+
 /* struct output - what the engine checks a gradient against */
 struct output {
     enum dtype dtype;
@@ -59,6 +71,7 @@ struct node {
     uint64_t sequence;            /* UINT64_MAX for AccumulateGrad */
     struct node *next_dead;
     struct tensor *leaf; /* AccumulateGrad: the parameter, which a graph so keeps alive; owned */
+    struct hook *hooks;  /* first registered first */
     enum op_kind op;
     name_id path;
     struct edge *edges;     /* [edge_count] */
@@ -130,6 +143,12 @@ void autograd_leaf(struct tensor *x);
  */
 void autograd_backward(struct ghost *g, struct tensor *root, struct tensor *grad);
 
-/* autograd_clear_gradients is the optimizer's business: it drops leaf->grad itself. */
+/* autograd_hook() - have @call called with the gradient of @x, which a node made, before that node runs */
+void autograd_hook(struct tensor *x,
+                   void (*call)(void *context, struct tensor *grad),
+                   void *context);
+
+/* autograd_queue_callback() - have @call called when the backward that runs now is over (Engine::queue_callback) */
+void autograd_queue_callback(struct ghost *g, void (*call)(void *context), void *context);
 
 #endif

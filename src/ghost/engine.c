@@ -166,6 +166,8 @@ static void run_node(struct task *task, struct node *n)
     }
     g->op = n->op;
     g->path = n->path;
+    for (const struct hook *hook = n->hooks; hook; hook = hook->next)
+        hook->call(hook->context, grads[hook->output_nr]);
     if (any)
         n->backward->apply(g, n, grads, ret);
     for (uint32_t i = 0; i < n->edge_count; i++)
@@ -198,6 +200,35 @@ static void resume(struct task *task)
         s->node->visit = s->visit;
         s->node->dependencies = s->dependencies;
         s->node->outputs[0].gradient = s->gradient;
+    }
+}
+
+/* struct callback - what waits for the end of a backward */
+struct callback {
+    struct callback *next;
+    void (*call)(void *context);
+    void *context;
+};
+
+void autograd_queue_callback(struct ghost *g, void (*call)(void *context), void *context)
+{
+    struct callback *callback = pool_alloc(&g->pool, sizeof *callback), **last = &g->callbacks;
+
+    *callback = (struct callback){ .call = call, .context = context };
+    while (*last)
+        last = &(*last)->next;
+    *last = callback;
+}
+
+static void run_callbacks(struct ghost *g)
+{
+    while (g->callbacks) {
+        struct callback *callback = g->callbacks;
+
+        g->callbacks = callback->next;
+        if (!g->halt)
+            callback->call(callback->context);
+        pool_free(&g->pool, callback, sizeof *callback);
     }
 }
 
@@ -236,12 +267,14 @@ void autograd_backward(struct ghost *g, struct tensor *root, struct tensor *grad
     g->thread = 1;
     g->frame = NULL;
     g->autocast.enabled = false;
+    g->callbacks = NULL;
     count_dependencies(&task, first);
     first->outputs[edge.input_nr].gradient = tensor_ref(ones);
     heap_push(&task, first);
     while (task.heap_count > 0 && !g->halt)
         run_node(&task, heap_pop(&task));
     drain(&task);
+    run_callbacks(g);
     node_drop(first);
     resume(&task);
     g->category = outer.category;
@@ -249,6 +282,7 @@ void autograd_backward(struct ghost *g, struct tensor *root, struct tensor *grad
     g->backward = outer.backward;
     g->thread = outer.thread;
     g->frame = outer.frame;
+    g->callbacks = outer.callbacks;
     g->autocast.enabled = outer.autocast.enabled;
     g->op = outer.op;
     g->path = outer.path;

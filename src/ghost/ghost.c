@@ -66,7 +66,7 @@ uint32_t ghost_alloc(struct ghost *g, plm_bytes bytes)
     };
 
     arena_push(g->arena, g->records, g->record_count, g->record_capacity, record);
-    return schedule_alloc(g->schedule, bytes, 0);
+    return schedule_alloc(g->schedule, bytes, g->stream);
 }
 
 void ghost_free(struct ghost *g, uint32_t allocation)

@@ -21,6 +21,7 @@
 struct tensor;
 struct node;
 struct frame;
+struct callback;
 
 enum category {
     CATEGORY_PARAMETER,
@@ -90,9 +91,15 @@ struct ghost {
     bool training, grad_enabled, backward;
     bool needs_gradient_of_parameters; /* the run has a backward */
     unsigned thread;                   /* 0 forward, 1 backward */
+    uint16_t stream;                   /* on which memory is allocated now; 0 is the default one */
     struct autocast autocast;
     struct frame *frame; /* the innermost checkpoint whose hooks are active */
     struct tensor *blas_workspace[GHOST_THREADS], *lt_workspace[GHOST_THREADS]; /* where cached */
+
+    /* called after a leaf has accumulated a gradient (post-hook of AccumulateGrad); NULL: nobody listens */
+    void (*accumulated)(void *context, struct tensor *leaf);
+    void *accumulated_context;
+    struct callback *callbacks; /* for the end of the backward that runs now, first queued first */
 
     uint64_t sequence; /* of autograd nodes */
     uint32_t visit;    /* stamp of the engine's passes over the graph */

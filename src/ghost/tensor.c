@@ -191,6 +191,20 @@ struct tensor *tensor_detach(struct tensor *x)
     return y;
 }
 
+void tensor_release_storage(struct tensor *x)
+{
+    if (!x)
+        return;
+    ghost_free(x->ghost, x->storage->allocation);
+    x->storage->allocation = 0;
+}
+
+void tensor_restore_storage(struct tensor *x)
+{
+    if (x && x->storage->allocation == 0)
+        x->storage->allocation = ghost_alloc(x->ghost, x->storage->bytes);
+}
+
 struct tensor *tensor_ref(struct tensor *x)
 {
     if (x)
@@ -218,9 +232,11 @@ int64_t tensor_numel(const struct tensor *x)
     int64_t numel = 1;
 
     for (unsigned i = 0; i < x->dims; i++)
-        numel *=
-            x->sizes
-                [i]; /* cannot overflow: checked when it was made, and views have no more elements… */
+        if (x->sizes[i] == 0)
+            return 0;
+    /* without a 0 the product fits: it was checked when the tensor was made, or expanded */
+    for (unsigned i = 0; i < x->dims; i++)
+        numel *= x->sizes[i];
     return numel;
 }
 

@@ -67,6 +67,13 @@ struct tensor *tensor_view(struct tensor *x,
 /* tensor_detach() - the same memory and layout, outside of autograd (x.detach(), tensor_data()) */
 struct tensor *tensor_detach(struct tensor *x);
 
+/*
+ * tensor_release_storage() - untyped_storage().resize_(0): the memory goes, every tensor over it stays
+ * tensor_restore_storage() - the memory comes back, as large as before, on the current stream
+ */
+void tensor_release_storage(struct tensor *x);
+void tensor_restore_storage(struct tensor *x);
+
 /* tensor_ref() - one more reference to the same tensor; returns @x */
 struct tensor *tensor_ref(struct tensor *x);
 void tensor_drop(struct tensor *x);

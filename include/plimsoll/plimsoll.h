@@ -89,6 +89,46 @@ struct plm_device {
     bool calibrated;            /* measured by `plimsoll calibrate` rather than built in */
 };
 
+enum plm_schedule {
+    PLM_SCHEDULE_1F1B,
+    PLM_SCHEDULE_GPIPE,
+    PLM_SCHEDULE_INTERLEAVED,
+    PLM_SCHEDULE_ZERO_BUBBLE
+};
+enum plm_reshard { PLM_RESHARD_DEFAULT, PLM_RESHARD_TRUE, PLM_RESHARD_FALSE, PLM_RESHARD_TO };
+enum plm_reduced { PLM_REDUCED_DEFAULT, PLM_REDUCED_FP32, PLM_REDUCED_BF16, PLM_REDUCED_FP16 };
+enum plm_recompute { PLM_RECOMPUTE_NONE, PLM_RECOMPUTE_SELECTIVE, PLM_RECOMPUTE_FULL };
+
+/* struct plm_parallel - more than one GPU; numbers of ranks, 0 where a technique is not used */
+struct plm_parallel {
+    int64_t ddp;           /* DistributedDataParallel */
+    int64_t data_parallel; /* torch.nn.DataParallel */
+    int64_t fsdp;          /* fully_shard (FSDP2) */
+    int64_t fsdp1;         /* FullyShardedDataParallel */
+    int64_t hsdp_replicate, hsdp_shard;
+    int64_t zero;           /* DeepSpeed's stage, 1 to 3, over @gpus ranks */
+    int64_t zero_optimizer; /* ZeroRedundancyOptimizer over that many ranks, under DDP */
+    int64_t gpus;           /* in all; 0: the product of the others */
+    int64_t tp, pp, cp, ep;
+    double bucket_cap_mb; /* 0: the framework's */
+    bool gradient_as_bucket_view;
+    enum plm_reshard reshard;
+    int64_t reshard_to;
+    enum plm_reduced param_dtype, reduce_dtype;
+    bool cpu_offload;
+    const char *deepspeed; /* a DeepSpeed configuration in JSON */
+    bool sequence_parallel, megatron;
+    enum plm_schedule schedule;
+    int64_t virtual_stages; /* of interleaved:V */
+    int64_t microbatches;
+    const char *pp_split; /* "4,4,3,5": blocks of each stage */
+    double moe_imbalance; /* most loaded expert against the mean; 0: 1 */
+    bool distributed_optimizer;
+    enum plm_recompute recompute;
+    int64_t recompute_layers;
+    int64_t rank; /* of the class that is simulated; the planner sets it */
+};
+
 /* struct plm_strategy - how the model is trained; zero is the default everywhere */
 struct plm_strategy {
     int64_t batch, seq; /* 0: the model's default */
@@ -118,6 +158,7 @@ struct plm_strategy {
     plm_bytes context;  /* with has_context: in place of the device's */
     bool has_context;
     bool minimum_capacity; /* find it, by bisection */
+    struct plm_parallel parallel;
 };
 
 /* ------------------------------------------------------------------ results */

@@ -47,6 +47,28 @@ WORDS(words_zero_grad_at,
       [PLM_ZERO_GRAD_AT_BEGIN] = "begin",
       [PLM_ZERO_GRAD_AT_BEFORE_BACKWARD] = "before-backward");
 
+WORDS(words_schedule,
+      [PLM_SCHEDULE_1F1B] = "1f1b",
+      [PLM_SCHEDULE_GPIPE] = "gpipe",
+      [PLM_SCHEDULE_INTERLEAVED] = "interleaved:",
+      [PLM_SCHEDULE_ZERO_BUBBLE] = "zero-bubble");
+
+WORDS(words_reduced,
+      [PLM_REDUCED_DEFAULT] = "default",
+      [PLM_REDUCED_FP32] = "fp32",
+      [PLM_REDUCED_BF16] = "bf16",
+      [PLM_REDUCED_FP16] = "fp16");
+
+WORDS(words_reshard,
+      [PLM_RESHARD_DEFAULT] = "default",
+      [PLM_RESHARD_TRUE] = "true",
+      [PLM_RESHARD_FALSE] = "false");
+
+WORDS(words_recompute,
+      [PLM_RECOMPUTE_NONE] = "none",
+      [PLM_RECOMPUTE_SELECTIVE] = "selective",
+      [PLM_RECOMPUTE_FULL] = "full");
+
 WORDS(words_workspace,
       [PLM_WORKSPACE_AUTO] = "auto",
       [PLM_WORKSPACE_NONE] = "none");

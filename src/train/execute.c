@@ -7,7 +7,7 @@
  * unwinds frames too, and the early stop of a recomputation is one.
  */
 #include "ghost/autocast.h"
-#include "train/internal.h"
+#include "train/wrapper.h"
 
 static void set_place(struct ghost *g, const struct graph_step *step)
 {
@@ -171,7 +171,14 @@ static void run_call(struct run *run, const struct graph_step *step, struct valu
         if (holds)
             held[i] = value_ref(args[i]);
     }
+    struct wrapped_call call = { step, step == run->model_call, args, held, ret };
+    bool wraps = run->wrapper && holds && (step->wrap || call.root) && !g->halt;
+
+    if (wraps && run->wrapper->before_forward)
+        run->wrapper->before_forward(run, &call);
     run_body(run, body, args, in_count, ret);
+    if (wraps && run->wrapper->after_forward && !g->halt)
+        run->wrapper->after_forward(run, &call);
     if (step == run->model_call && run->kept) {
         /* the hook of the reference loop: the names that kept the last outputs are bound again */
         for (size_t i = 0; i < run->kept_count; i++)

@@ -67,6 +67,7 @@ struct region {
 /* ------------------------------------------------------------------ the run */
 
 struct run;
+struct wrapper;
 
 /* struct owner - gives the operator that runs now its parameters */
 struct owner {
@@ -113,6 +114,10 @@ struct run {
     size_t input_capacity, output_capacity;
     const struct region *
         *regions; /* [place_count + 1]: the region that a place begins; NULL: none */
+
+    /* parallelism: hooks around the loop (wrapper.h); NULL when there is none */
+    const struct wrapper *wrapper;
+    void *wrapper_state;
 
     /* loop */
     int32_t step;

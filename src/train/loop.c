@@ -12,7 +12,7 @@
  */
 #include "ghost/autocast.h"
 #include "ghost/kernels.h"
-#include "train/internal.h"
+#include "train/wrapper.h"
 
 void run_mark(struct run *run, const char *name, uint32_t micro)
 {
@@ -169,8 +169,12 @@ static bool micro_batch(struct run *run, uint32_t micro, struct value *ret)
         return false;
     if (s->zero_grad_at == PLM_ZERO_GRAD_AT_BEFORE_BACKWARD)
         optimizer_zero_grad(run);
+    if (run->wrapper && run->wrapper->before_backward)
+        run->wrapper->before_backward(run, micro);
     backward(run, ret[0]);
     region_release(run);
+    if (run->wrapper && run->wrapper->after_backward)
+        run->wrapper->after_backward(run, micro);
     for (uint32_t i = 0; i < run->graph->main->out_count; i++)
         value_set(g, &ret[i], (struct value){ 0 });
     run_mark(run, "bwd", micro);
@@ -182,6 +186,8 @@ static void optimize(struct run *run)
     const struct plm_strategy *s = run->strategy;
     bool scales = s->precision == PLM_PRECISION_AMP_FP16;
 
+    if (run->wrapper && run->wrapper->before_step)
+        run->wrapper->before_step(run);
     if (s->clip_grad_norm > 0) {
         if (scales)
             scaler_unscale(run);
@@ -191,6 +197,8 @@ static void optimize(struct run *run)
         scaler_step(run);
     else
         optimizer_step(run);
+    if (run->wrapper && run->wrapper->after_step)
+        run->wrapper->after_step(run);
     run_mark(run, "opt", 0);
     if (s->zero_grad_at == PLM_ZERO_GRAD_AT_END)
         optimizer_zero_grad(run);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "train/internal.h"
+#include "train/wrapper.h"
 
 void run_warn(struct run *run, const char *format, ...)
 {
@@ -66,6 +66,11 @@ enum plm_status train_create(const struct graph *graph,
     status = params_find(run, reterr);
     if (status)
         return status;
+    status = wrapper_choose(strategy, &run->wrapper, reterr);
+    if (!status && run->wrapper)
+        status = run->wrapper->create(run, reterr);
+    if (status)
+        return status;
     status = regions_build(run, reterr);
     if (status)
         return status;
@@ -95,6 +100,10 @@ enum plm_status train_load(struct run *run, struct plm_error *reterr)
     if (status)
         return status;
     run_mark(run, "model_load", 0);
+    if (run->wrapper) {
+        run->wrapper->wrap(run);
+        run_mark(run, run->wrapper->mark, 0);
+    }
     optimizer_create(run);
     run_mark(run, "optimizer_init", 0);
     run->step = 0;

@@ -1,0 +1,45 @@
+/* train/wrapper.c - which wrapper a strategy asks for: a row each */
+#include "train/wrapper.h"
+
+/* Each row: the field of struct plm_parallel that asks for it, and the wrapper. Rows are added by wrappers.def. */
+struct row {
+    const char *option;
+    size_t offset; /* of an int64_t in struct plm_parallel */
+    const struct wrapper *wrapper;
+};
+
+#define WRAPPER(option, field, name) extern const struct wrapper wrapper_##name;
+#include "train/wrappers.def"
+#undef WRAPPER
+
+static const struct row rows[] = {
+#define WRAPPER(option, field, name)                                                               \
+    { option, offsetof(struct plm_parallel, field), &wrapper_##name },
+#include "train/wrappers.def"
+#undef WRAPPER
+    { NULL, 0, NULL },
+};
+
+static bool asks(const struct plm_strategy *strategy, const struct row *row)
+{
+    return *(const int64_t *)(const void *)((const char *)&strategy->parallel + row->offset) > 0;
+}
+
+enum plm_status wrapper_choose(const struct plm_strategy *strategy,
+                               const struct wrapper **ret_wrapper,
+                               struct plm_error *reterr)
+{
+    const struct row *found = NULL;
+
+    for (const struct row *row = rows; row->option; row++) {
+        if (!asks(strategy, row))
+            continue;
+        if (found)
+            return plm_fail(reterr, PLM_E_USAGE,
+                            "%s and %s exclude each other: a model is wrapped once", found->option,
+                            row->option);
+        found = row;
+    }
+    *ret_wrapper = found ? found->wrapper : NULL;
+    return PLM_OK;
+}

@@ -1,0 +1,44 @@
+/*
+ * train/wrapper.h - what a parallel wrapper does around the training loop
+ *
+ * DistributedDataParallel, fully_shard and their like do not change the loop: they are hooks, before and after modules, when
+ * a gradient is ready, when a backward is over. A wrapper is a table of such functions; the loop and the executor call them and
+ * know nothing else of it. Gradients that become ready are announced by ghost->accumulated, ends of a backward by
+ * autograd_queue_callback(), a module's backward by autograd_hook() on its outputs.
+ */
+#ifndef PLM_TRAIN_WRAPPER_H
+#define PLM_TRAIN_WRAPPER_H
+
+#include "train/internal.h"
+
+/* struct wrapped_call - a module that is called: the model, or a unit marked `wrap: true` */
+struct wrapped_call {
+    const struct graph_step *step;
+    bool root; /* the model itself: the first call of main */
+    struct value
+        *args; /* [step->in_count], owned by the call: may be replaced before the forward */
+    struct value *held; /* [step->in_count], what the caller's frame holds until it returns */
+    struct value *ret;  /* [step->out_count], after the forward: may be replaced */
+};
+
+struct wrapper {
+    const char *mark; /* "ddp_wrap": the phase that wrap() is */
+    /* create() - its state, found again as run->wrapper_state; checks that the strategy makes sense */
+    enum plm_status (*create)(struct run *run, struct plm_error *reterr);
+    void (*wrap)(struct run *run); /* after the model is loaded, before the optimizer is made */
+    /* Each may be NULL. */
+    void (*before_forward)(struct run *run, struct wrapped_call *call);
+    void (*after_forward)(struct run *run, struct wrapped_call *call);
+    void (*before_backward)(struct run *run,
+                            uint32_t micro); /* of the whole loss; `no_sync` is decided here */
+    void (*after_backward)(struct run *run, uint32_t micro);
+    void (*before_step)(struct run *run); /* before clipping and the optimizer */
+    void (*after_step)(struct run *run);
+};
+
+/* wrapper_choose() - the strategy's wrapper; NULL when it asks for none. Strategies that exclude each other are refused */
+PLM_MUST_CHECK enum plm_status wrapper_choose(const struct plm_strategy *strategy,
+                                              const struct wrapper **ret_wrapper,
+                                              struct plm_error *reterr);
+
+#endif

@@ -21,6 +21,14 @@ static void push_input(struct run *run, size_t *count, struct tensor *x)
     arena_push(run->arena, run->inputs, *count, run->input_capacity, x);
 }
 
+/* push_item() - of a list that is spread out: a list may hold other values than tensors */
+static void push_item(struct run *run, uint32_t input, size_t *count, struct value v)
+{
+    if (v.kind != VALUE_NONE && v.kind != VALUE_TENSOR)
+        ghost_fail(&run->ghost, PLM_E_MODEL, "input %u must be a list of tensors", input + 1);
+    push_input(run, count, v.kind == VALUE_TENSOR ? v.as.tensor : NULL);
+}
+
 /* gather() - the tensors of an operator's inputs; a list is spread out where any number is taken, [] is None */
 static uint32_t gather(struct run *run, const struct graph_step *step, const struct value *frame)
 {
@@ -44,7 +52,7 @@ static uint32_t gather(struct run *run, const struct graph_step *step, const str
                 ghost_fail(&run->ghost, PLM_E_MODEL, "input %u must be a tensor, not a list",
                            i + 1);
             for (uint32_t k = 0; spread && k < v.as.object->count; k++)
-                push_input(run, &count, v.as.object->items[k].as.tensor);
+                push_item(run, i, &count, v.as.object->items[k]);
             break;
         case VALUE_RECORD:
             ghost_fail(&run->ghost, PLM_E_MODEL, "input %u must be a tensor, not a record", i + 1);

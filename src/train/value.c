@@ -128,6 +128,16 @@ static struct value append(struct ghost *g, const struct graph_step *step, const
     return none;
 }
 
+static struct value extend(struct ghost *g, const struct graph_step *step, const struct value *in)
+{
+    struct object *list = expect(g, in[0], VALUE_LIST), *other = expect(g, in[1], VALUE_LIST);
+    uint32_t count = other ? other->count : 0; /* which grows when it is the same list */
+
+    for (uint32_t i = 0; list && i < count; i++)
+        append(g, step, (struct value[]){ in[0], other->items[i] });
+    return none;
+}
+
 static struct value pop(struct ghost *g, const struct graph_step *step, const struct value *in)
 {
     struct object *list = expect(g, in[0], VALUE_LIST);
@@ -184,6 +194,6 @@ static struct value alias(struct ghost *g, const struct graph_step *step, const 
 }
 
 value_operator *const value_operators[OP_COUNT] = {
-    [OP_LIST] = make_list,     [OP_APPEND] = append, [OP_POP] = pop,     [OP_ITEM] = item,
-    [OP_RECORD] = make_record, [OP_FIELD] = field,   [OP_ALIAS] = alias,
+    [OP_LIST] = make_list, [OP_APPEND] = append,      [OP_EXTEND] = extend, [OP_POP] = pop,
+    [OP_ITEM] = item,      [OP_RECORD] = make_record, [OP_FIELD] = field,   [OP_ALIAS] = alias,
 };

@@ -15,6 +15,7 @@ enum {
     VALUES_MOST = 256, /* max_values_per_thread */
     VECTOR = 4,        /* input_vec_size, and the largest output_vec_size */
     VECTOR_FROM = 128, /* shorter reductions are not vectorised */
+    SPLITS_MOST = 8,
 };
 
 /* struct extent - the iterator's dimensions after merging: reduced ones first, each kind fastest first */
@@ -135,11 +136,16 @@ static void scratch_of_kernel(struct ghost *g, const struct extent *e, unsigned 
     g->category = outer;
 }
 
-/* split() - TensorIterator::with_32bit_indexing(): halve the longest dimension until offsets fit 32 bits */
+/*
+ * scratch_of_parts() - TensorIterator::with_32bit_indexing(): halve the longest dimension until offsets fit 32 bits
+ *
+ * Past 2^SPLITS_MOST parts only the first of two halves is written: the other takes the same again.
+ */
 static void scratch_of_parts(struct ghost *g,
                              const struct extent *e,
                              unsigned itemsize,
-                             unsigned accumulator)
+                             unsigned accumulator,
+                             unsigned splits)
 {
     if (fits_32_bits(e, itemsize)) {
         scratch_of_kernel(g, e, accumulator);
@@ -153,9 +159,11 @@ static void scratch_of_parts(struct ghost *g,
     struct extent half = *e;
 
     half.sizes[longest] = e->sizes[longest] / 2;
-    scratch_of_parts(g, &half, itemsize, accumulator);
+    scratch_of_parts(g, &half, itemsize, accumulator, splits + 1);
+    if (splits >= SPLITS_MOST)
+        return;
     half.sizes[longest] = e->sizes[longest] - e->sizes[longest] / 2;
-    scratch_of_parts(g, &half, itemsize, accumulator);
+    scratch_of_parts(g, &half, itemsize, accumulator, splits + 1);
 }
 
 void kernel_reduce_scratch(struct ghost *g,
@@ -171,7 +179,7 @@ void kernel_reduce_scratch(struct ghost *g,
     add_kind(&e, x, dims & all);
     e.reduced = e.count;
     add_kind(&e, x, all & ~dims);
-    scratch_of_parts(g, &e, tensor_itemsize(x), accumulator);
+    scratch_of_parts(g, &e, tensor_itemsize(x), accumulator, 0);
 }
 
 struct tensor *kernel_reduce(struct tensor *x, uint32_t dims, bool keepdim, enum dtype dtype)

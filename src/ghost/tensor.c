@@ -264,17 +264,17 @@ static bool strides_are(const struct tensor *x, const int64_t *wanted)
 bool tensor_is_contiguous(const struct tensor *x)
 {
     int64_t stride = 1;
-    bool plain = true;
 
+    if (tensor_numel(x) == 0)
+        return true;
     for (unsigned i = x->dims; i-- > 0;) {
-        if (x->sizes[i] == 0)
-            return true;
-        if (x->sizes[i] != 1) {
-            plain = plain && x->strides[i] == stride;
-            stride *= x->sizes[i];
-        }
+        if (x->sizes[i] == 1)
+            continue;
+        if (x->strides[i] != stride)
+            return false;
+        stride *= x->sizes[i];
     }
-    return plain;
+    return true;
 }
 
 bool tensor_is_channels_last(const struct tensor *x)
@@ -303,8 +303,9 @@ bool tensor_suggests_channels_last(const struct tensor *x)
         if (d == 0 && least == x->strides[1])
             return false;
         least = x->strides[d];
-        if (x->sizes[d] > 1)
-            least *= x->sizes[d];
+        /* past 2^63 only an empty tensor's strides go, and it has a 0 further on */
+        if (x->sizes[d] > 1 && !num_mul(least, x->sizes[d], &least))
+            return false;
     }
     return true;
 }

@@ -9,7 +9,8 @@ void op_arange(struct ghost *g, const struct op_args *args, struct tensor **ret)
     int64_t start = op_int(args, KEY_START), end = op_int(args, KEY_END);
     int64_t step = op_int(args, KEY_STEP), span;
 
-    if (step == 0 || !num_sub(end, start, &span) || (span != 0 && (span < 0) != (step < 0))) {
+    if (step == 0 || !num_sub(end, start, &span) || span == INT64_MIN ||
+        (span != 0 && (span < 0) != (step < 0))) {
         ghost_fail(g, PLM_E_MODEL,
                    "no range from %" PRId64 " to %" PRId64 " in steps of %" PRId64
                    "; the step must lead from one to the other",

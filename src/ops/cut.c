@@ -236,12 +236,14 @@ void op_split(struct ghost *g, const struct op_args *args, struct tensor **ret)
     struct cuts cuts = { 0 };
     char text[TENSOR_TEXT];
 
-    if (!dim_to_cut(g, args, &cuts.dim) || !size || size->count == 0)
+    if (!dim_to_cut(g, args, &cuts.dim))
         return;
     int64_t whole = x->sizes[cuts.dim], sum = 0;
     bool good = true;
 
-    if (size->count == 1) {
+    if (!size || size->count == 0) {
+        good = false;
+    } else if (size->count == 1) {
         cuts.size = size->value.items[0];
         good = cuts.size > 0 || (cuts.size == 0 && whole == 0);
         if (good)

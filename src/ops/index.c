@@ -156,6 +156,10 @@ static struct tensor *indexed(struct ghost *g, struct tensor *x, struct tensor *
         sizes[index->dims + i - 1] = x->sizes[i];
         of_x[index->dims + i - 1] = x->strides[i];
     }
+    int64_t numel;
+
+    if (!shape_numel(dims, sizes, &numel))
+        return ghost_fail(g, PLM_E_RANGE, "the result has more than 2^63 elements");
     TENSOR_AUTO *rows = tensor_view(x, dims, sizes, of_x);
     TENSOR_AUTO *picks = tensor_view(index, dims, sizes, of_index);
 

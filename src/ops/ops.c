@@ -69,6 +69,9 @@ void op_call(struct ghost *g, const struct op_args *args, struct tensor **ret)
         call_cast(g, args, def->cast, ret);
     else
         functions[args->op](g, args, ret);
+    /* operators take none for none; another name for it is all that comes of that */
+    if (!g->halt && args->out_count > 0 && !ret[0] && args->op != OP_ALIAS)
+        ghost_fail(g, PLM_E_MODEL, "an input is none; a tensor is needed");
 }
 
 struct tensor *op_apply(struct ghost *g,

@@ -333,7 +333,10 @@ struct tensor *view_unsqueeze(struct tensor *x, int64_t dim)
         unsigned from = i > at ? i - 1 : i;
 
         sizes[i] = i == at ? 1 : x->sizes[from];
-        strides[i] = i != at ? x->strides[from] : i < x->dims ? x->sizes[i] * x->strides[i] : 1;
+        strides[i] = i != at ? x->strides[from] : 1;
+        /* an empty tensor's sizes and strides may multiply to anything */
+        if (i == at && i < x->dims && !num_mul(x->sizes[i], x->strides[i], &strides[i]))
+            strides[i] = 1;
     }
     struct node *n = node_new(x->ghost, &unsqueeze_backward, &x, 1, 0, 1);
 

@@ -91,6 +91,12 @@ struct scaler {
     struct tensor *scale, *growth_tracker, *found_inf;
 };
 
+/* struct step_extent - the event and the last allocation before a step */
+struct step_extent {
+    size_t event;
+    uint32_t allocation;
+};
+
 struct run {
     struct ghost ghost; /* first: a ghost's run is found from it */
     const struct graph *graph;
@@ -120,7 +126,10 @@ struct run {
     void *wrapper_state;
 
     /* loop */
+    struct step_extent last_step; /* where its events and allocations begin; event 0: no step yet */
     int32_t step;
+    bool (*settled)(void *user); /* see train_watch(); NULL: every micro-batch is run */
+    void *settled_user;
     struct value *batch; /* [input_count] */
     struct value *kept;  /* [kept_count] of main's outputs, until the next forward returns */
     size_t kept_count;
@@ -149,6 +158,9 @@ void loop_forward(struct run *run, struct value *ret);
 
 /* step_run() - one step of the training script */
 void step_run(struct run *run);
+
+/* step_repeat() - append the last step once more when it must be the same; false when it has to be run */
+bool step_repeat(struct run *run);
 
 /* ------------------------------------------------------------------ execute.c */
 

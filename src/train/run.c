@@ -32,7 +32,7 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
 {
     if (s->accumulate < 0 || s->accumulate > INT32_MAX)
         return plm_fail(reterr, PLM_E_USAGE,
-                        "accumulate: the number of micro-batches is 1 or more");
+                        "accumulate: the number of micro-batches is from 1 to %d", INT32_MAX);
     if (s->clip_grad_norm < 0)
         return plm_fail(reterr, PLM_E_USAGE, "clip-grad-norm: the norm is above 0");
     return PLM_OK;
@@ -110,10 +110,20 @@ enum plm_status train_load(struct run *run, struct plm_error *reterr)
     return outcome(run, reterr);
 }
 
+void train_watch(struct run *run, bool (*settled)(void *user), void *user)
+{
+    run->settled = settled;
+    run->settled_user = user;
+}
+
 enum plm_status train_step(struct run *run, struct plm_error *reterr)
 {
-    if (!run->ghost.halt)
+    const struct schedule *s = run->ghost.schedule;
+
+    if (!run->ghost.halt && !step_repeat(run)) {
+        run->last_step = (struct step_extent){ s->event_count, s->allocation_count };
         step_run(run);
+    }
     run->step++;
     return outcome(run, reterr);
 }

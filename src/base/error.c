@@ -23,6 +23,7 @@ static void set_file(struct plm_error *error, const char *file)
     error->file[length] = '\0';
 }
 
+PLM_PRINTF(3, 0)
 static void fill(struct plm_error *error, struct source at, const char *format, va_list args)
 {
     *error = (struct plm_error){ .line = at.line, .column = at.column };

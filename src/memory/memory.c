@@ -251,3 +251,29 @@ struct memory_block_view memory_block(const struct memory *memory, memory_block_
         .next = it->next,
     };
 }
+
+/* mix() - one step of FNV-1a, on words */
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    return (hash ^ word) * UINT64_C(0x100000001b3);
+}
+
+uint64_t memory_fingerprint(const struct memory *memory)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 1; i < memory->segment_count; i++) {
+        const struct segment *segment = &memory->segments[i];
+
+        if (segment->first == 0)
+            continue;
+        hash = mix(mix(hash, segment->address), segment->stream);
+        for (uint32_t b = segment->first; b != 0; b = memory->blocks[b].next) {
+            const struct block *block = &memory->blocks[b];
+
+            hash = mix(mix(hash, block->size), (block->requested << 2) ^ block->state);
+            hash ^= hash >> 29;
+        }
+    }
+    return hash;
+}

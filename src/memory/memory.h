@@ -100,6 +100,13 @@ void memory_reset_peaks(struct memory *memory);
 /* memory_failure() - the last request that failed; zeros when none did */
 struct memory_failure memory_failure(const struct memory *memory);
 
+/*
+ * memory_fingerprint() - equal for two memories (or one at two times) whose blocks are at the same addresses in the same state
+ *
+ * The same requests then get the same answers, except that garbage collection also looks at ages.
+ */
+uint64_t memory_fingerprint(const struct memory *memory);
+
 enum memory_block_state {
     MEMORY_BLOCK_LIVE,
     MEMORY_BLOCK_WAITING,  /* released, but an event on another stream is not complete */

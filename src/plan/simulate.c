@@ -2,10 +2,17 @@
  * plan/simulate.c - from a model and a strategy to a replayed schedule
  *
  * Steps are run until reserved memory repeats: two steps in a row with the same peaks that end with the same memory
- * held. What comes after is the same again, since a ghost run's next step depends on nothing else.
+ * held. What comes after is the same again, since a ghost run's next step depends on nothing else. So it is with the
+ * micro-batches of a step.
  */
 #include "plan/simulate.h"
 #include "base/num.h"
+
+enum {
+    MICRO_BATCHES_MOST = 64, /* of a step: memory that has not repeated by then does not settle */
+    STEPS_MOST = 1000,
+};
+#define BYTES_MOST (UINT64_C(1) << 60)
 
 /* Without a device, kernels are chosen as on an A100: compute capability 8.0, 108 multiprocessors of 2048 threads. */
 static const struct surroundings without_device = {
@@ -135,7 +142,7 @@ static enum plm_status build_graph(const struct subject *subject,
     return status;
 }
 
-/* repeats() - was the last step the same as the one before, as far as the allocator can tell? */
+/* repeats() - were the last phases the same as those before, as far as the allocator can tell? */
 static bool repeats(const struct replay_phase *last,
                     const struct replay_phase *before,
                     size_t phases)
@@ -146,6 +153,24 @@ static bool repeats(const struct replay_phase *last,
             last[i].end.reserved != before[i].end.reserved)
             return false;
     return true;
+}
+
+/*
+ * micro_batches_settled() - play the micro-batch that was just written: would the next one be the same?
+ *
+ * It is when the allocator is in the same state as after the one before. When memory has run out there is
+ * nothing left to see either.
+ */
+static bool micro_batches_settled(void *user)
+{
+    struct simulation *sim = user;
+    uint64_t before = sim->micro_state;
+
+    if (!replay_run(&sim->replay, sim->schedule.event_count))
+        return true;
+    sim->micro_state = memory_fingerprint(sim->memory);
+    return ++sim->micro_batches >= MICRO_BATCHES_MOST ||
+           (sim->micro_batches > 1 && sim->micro_state == before);
 }
 
 /* play() - load and steps, each replayed as soon as it is written; ends when memory does */
@@ -160,14 +185,16 @@ static enum plm_status play(struct simulation *sim, struct plm_error *reterr)
         return status;
     if (!replay_run(&sim->replay, sim->schedule.event_count))
         return PLM_OK;
+    train_watch(sim->run, micro_batches_settled, sim);
     for (; sim->steps < most;) {
         size_t marks = sim->schedule.mark_count;
 
+        sim->micro_batches = 0;
         status = train_step(sim->run, reterr);
         if (status != PLM_OK)
             return status;
         sim->steps++;
-        if (!replay_run(&sim->replay, sim->schedule.event_count))
+        if (sim->replay.out_of_memory || !replay_run(&sim->replay, sim->schedule.event_count))
             return PLM_OK;
         size_t added = sim->schedule.mark_count - marks;
         const struct replay_phase *end = sim->replay.phases + sim->replay.phase_count - 1;
@@ -180,13 +207,44 @@ static enum plm_status play(struct simulation *sim, struct plm_error *reterr)
     return PLM_OK;
 }
 
+/*
+ * check_strategy() - numbers that no run has
+ *
+ * Sizes are far below what 64 bits hold, so that their sums need no care.
+ */
+static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_error *reterr)
+{
+    if (s->steps < 0 || s->steps > STEPS_MOST)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "steps: from 1 to %d; what comes after is the same again", STEPS_MOST);
+    if (s->capacity > BYTES_MOST)
+        return plm_fail(reterr, PLM_E_USAGE, "capacity: no device has more than 1EiB");
+    if (s->has_context && s->context > BYTES_MOST)
+        return plm_fail(reterr, PLM_E_USAGE, "context: no device has more than 1EiB");
+    return PLM_OK;
+}
+
+/* check_addresses() - without a device, memory runs out only where addresses do */
+static enum plm_status check_addresses(const struct simulation *sim, struct plm_error *reterr)
+{
+    if (!sim->replay.out_of_memory || sim->has_device)
+        return PLM_OK;
+    return plm_fail(reterr, PLM_E_RANGE,
+                    "the run needs more memory than there are addresses: a request of %llu bytes "
+                    "comes when %llu are reserved",
+                    (unsigned long long)memory_failure(sim->memory).requested,
+                    (unsigned long long)memory_stats(sim->memory)->now.reserved);
+}
+
 static enum plm_status run_all(const struct subject *subject,
                                struct simulation *sim,
                                plm_bytes capacity_cut,
                                struct plm_error *reterr)
 {
-    enum plm_status status = set_framework(sim, reterr);
+    enum plm_status status = check_strategy(&sim->strategy, reterr);
 
+    if (status == PLM_OK)
+        status = set_framework(sim, reterr);
     if (status == PLM_OK)
         status = set_surroundings(sim, reterr);
     if (status == PLM_OK)
@@ -202,7 +260,8 @@ static enum plm_status run_all(const struct subject *subject,
         return status;
     sim->memory = memory_new(&sim->arena, &sim->memory_options);
     replay_start(&sim->replay, &sim->schedule, sim->memory, &sim->arena);
-    return play(sim, reterr);
+    status = play(sim, reterr);
+    return status == PLM_OK ? check_addresses(sim, reterr) : status;
 }
 
 enum plm_status simulate(const struct subject *subject,

@@ -35,7 +35,9 @@ struct simulation {
     struct run *run;
     struct memory *memory;
     struct replay replay;
-    unsigned steps; /* that were run, whole or in part */
+    unsigned steps;         /* that were run, whole or in part */
+    unsigned micro_batches; /* of the step that runs now */
+    uint64_t micro_state;   /* the allocator's fingerprint after the last of them */
 };
 
 enum {

@@ -128,6 +128,7 @@ struct run {
     /* loop */
     struct step_extent last_step; /* where its events and allocations begin; event 0: no step yet */
     int32_t step;
+    uint32_t micro;      /* micro-batch of the step that runs now */
     bool (*settled)(void *user); /* see train_watch(); NULL: every micro-batch is run */
     void *settled_user;
     struct value *batch; /* [input_count] */

@@ -161,6 +161,7 @@ static bool micro_batch(struct run *run, uint32_t micro, struct value *ret)
     const struct plm_strategy *s = run->strategy;
     struct ghost *g = &run->ghost;
 
+    run->micro = micro;
     batch_make(run);
     loop_forward(run, ret);
     keep_outputs(run, ret);
@@ -214,8 +215,11 @@ void step_run(struct run *run)
 
     if (s->zero_grad_at == PLM_ZERO_GRAD_AT_BEGIN)
         optimizer_zero_grad(run);
-    for (uint32_t micro = 0; goes_on && (micro == 0 || micro < s->accumulate); micro++)
+    for (uint32_t micro = 0; goes_on && (micro == 0 || micro < s->accumulate); micro++) {
         goes_on = micro_batch(run, micro, ret);
+        if (run->settled && goes_on && micro + 2 < s->accumulate && run->settled(run->settled_user))
+            micro = (uint32_t)s->accumulate - 2; /* the last one comes next */
+    }
     if (goes_on && optimizer_exists(run))
         optimize(run);
     if (goes_on)

@@ -45,6 +45,13 @@ PLM_MUST_CHECK enum plm_status train_create(const struct graph *graph,
  */
 PLM_MUST_CHECK enum plm_status train_load(struct run *run, struct plm_error *reterr);
 
+/*
+ * train_watch() - ask @settled after each micro-batch whether the next ones of the step would be the same again
+ *
+ * When it says so, all but the last of the step are left out: a step of a million micro-batches ends like one of a few.
+ */
+void train_watch(struct run *run, bool (*settled)(void *user), void *user);
+
 /* train_step() - one step of the loop, appended to the schedule with its marks */
 PLM_MUST_CHECK enum plm_status train_step(struct run *run, struct plm_error *reterr);
 

@@ -59,6 +59,7 @@ static const char *remedy_for_step(const struct simulation *sim)
     case PLM_OPTIMIZER_NONE:
     case PLM_OPTIMIZER_SGD:
     case PLM_OPTIMIZER_SGD_MOMENTUM:
+    case PLM_OPTIMIZER_ADAM_FUSED:
     case PLM_OPTIMIZER_ADAMW_FUSED:
     case PLM_OPTIMIZER_ADAMW_LOOP:
     case PLM_OPTIMIZER_ADAFACTOR:

@@ -140,14 +140,19 @@ static void adamw_in_a_loop_keeps_the_last_denominator(void **state)
     finish(&f);
 }
 
-static void fused_adamw_keeps_its_steps_on_the_device(void **state)
+static void fused_adam_keeps_its_steps_on_the_device(void **state)
 {
+    static const enum plm_optimizer fused[] = { PLM_OPTIMIZER_ADAM_FUSED,
+                                                PLM_OPTIMIZER_ADAMW_FUSED };
     struct fixture f;
 
-    start_three(&f, PLM_OPTIMIZER_ADAMW_FUSED, DTYPE_FLOAT32);
-    expect_events(&f, "+4 +600000 +600000 +4 +2000 +2000 +4 +25200 +25200", optimizer_step(&f.run));
-    expect_events(&f, "", optimizer_step(&f.run));
-    finish(&f);
+    for (size_t i = 0; i < 2; i++) {
+        start_three(&f, fused[i], DTYPE_FLOAT32);
+        expect_events(&f, "+4 +600000 +600000 +4 +2000 +2000 +4 +25200 +25200",
+                      optimizer_step(&f.run));
+        expect_events(&f, "", optimizer_step(&f.run));
+        finish(&f);
+    }
 }
 
 static void rmsprop_copies_its_averages(void **state)
@@ -331,7 +336,7 @@ int main(void)
         cmocka_unit_test(sgd_with_momentum_clones_the_first_gradients),
         cmocka_unit_test(adamw_makes_all_states_and_then_one_copy),
         cmocka_unit_test(adamw_in_a_loop_keeps_the_last_denominator),
-        cmocka_unit_test(fused_adamw_keeps_its_steps_on_the_device),
+        cmocka_unit_test(fused_adam_keeps_its_steps_on_the_device),
         cmocka_unit_test(rmsprop_copies_its_averages),
         cmocka_unit_test(adagrad_begins_in_its_constructor),
         cmocka_unit_test(adafactor_loops_and_its_names_overlap),

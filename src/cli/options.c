@@ -22,9 +22,9 @@ LIST(words_stage, "document", "model", "graph", "schedule", "memory");
 LIST(words_color, [COLOR_AUTO] = "auto", [COLOR_ALWAYS] = "always", [COLOR_NEVER] = "never");
 
 const char *const option_groups[GROUP_COUNT] = {
-    [GROUP_MODEL] = "What is trained",  [GROUP_TRAINING] = "How it is trained",
-    [GROUP_DEVICE] = "Where it runs",   [GROUP_SEARCH] = "What is safe",
-    [GROUP_OUTPUT] = "What is printed",
+    [GROUP_MODEL] = "What is trained", [GROUP_TRAINING] = "How it is trained",
+    [GROUP_PARALLEL] = "Parallelism",  [GROUP_DEVICE] = "Where it runs",
+    [GROUP_SEARCH] = "What is safe",   [GROUP_OUTPUT] = "What is printed",
 };
 
 #define BIT(id) (1u << COMMAND_##id)

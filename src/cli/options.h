@@ -41,6 +41,7 @@ enum option_id {
 enum option_group {
     GROUP_MODEL,
     GROUP_TRAINING,
+    GROUP_PARALLEL,
     GROUP_DEVICE,
     GROUP_SEARCH,
     GROUP_OUTPUT,

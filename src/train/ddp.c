@@ -1,0 +1,236 @@
+/*
+ * train/ddp.c - torch.nn.parallel.DistributedDataParallel: one of N ranks
+ *
+ * Mirrors torch/nn/parallel/distributed.py and torch/csrc/distributed/c10d/reducer.cpp (2.15) with their defaults
+ * (find_unused_parameters=False, static_graph=False, init_sync=True): one bucket per dtype from the construction on; the order in
+ * which gradients become ready in the first backward that is synchronized makes other buckets, at the start of the next
+ * forward. Gradients are copied into buckets as they become ready and reduced in place. All ranks are alike.
+ *
+ *     bytes of all buckets = bytes of all gradients, at any time after the construction
+ */
+#include <stdlib.h>
+
+#include "train/ddp_buckets.h"
+#include "train/ddp_sync.h"
+#include "train/wrapper.h"
+
+enum {
+    FIRST_BUCKET_BYTES = 1 << 20, /* reducer.hpp, kDefaultFirstBucketBytes */
+    BUCKET_CAP_MIB = 25,          /* distributed.py, _DEFAULT_BUCKET_CAP_MB */
+    RANKS_MOST = 1 << 16
+};
+
+/* struct place - of a leaf among the trained parameters; sorted by address, to be found again */
+struct place {
+    const struct tensor *leaf;
+    uint32_t number;
+};
+
+struct ddp {
+    struct tensor **leaves; /* [trained_count], borrowed */
+    struct place *places;   /* [trained_count] */
+    struct buckets buckets;
+    uint32_t *bucket_of; /* [trained_count] */
+    uint32_t *
+        ready; /* [ready_count] in order of readiness, of the first backward that is synchronized */
+    bool *is_ready;     /* [trained_count], of the backward that runs now */
+    size_t ready_count; /* kept after the backward until buckets are made from it */
+    bool rebuilt;
+    bool expects_hooks;      /* this backward is synchronized */
+    bool forward_param_sync; /* require_forward_param_sync */
+};
+
+/* is_synchronized() - the script wraps every micro-batch but the last in no_sync() */
+static bool is_synchronized(const struct run *run)
+{
+    return (int64_t)run->micro + 1 >= run->strategy->accumulate;
+}
+
+/* ------------------------------------------------------------------ buckets */
+
+/* view_of_bucket() - the place of a gradient: as its parameter is laid out */
+static struct tensor *view_of_bucket(struct ddp *ddp, uint32_t number)
+{
+    struct tensor *leaf = ddp->leaves[number];
+    struct tensor *flat = ddp->buckets.items[ddp->bucket_of[number]].flat;
+    int64_t strides[TENSOR_DIMS];
+
+    if (tensor_is_dense(leaf))
+        return tensor_view(flat, leaf->dims, leaf->sizes, leaf->strides);
+    tensor_contiguous_strides(leaf->dims, leaf->sizes, strides);
+    return tensor_view(flat, leaf->dims, leaf->sizes, strides);
+}
+
+static void point_into_bucket(struct ddp *ddp, uint32_t number)
+{
+    struct tensor *leaf = ddp->leaves[number];
+    struct tensor *view = view_of_bucket(ddp, number);
+
+    tensor_drop(leaf->grad);
+    leaf->grad = view;
+}
+
+/* initialize_buckets() - the old ones go first; gradients that were views of them move one by one */
+static void initialize_buckets(struct run *run, struct ddp *ddp, struct buckets buckets)
+{
+    struct ghost *g = &run->ghost;
+    bool as_view = run->strategy->parallel.gradient_as_bucket_view;
+
+    for (size_t i = 0; i < ddp->buckets.count; i++)
+        tensor_drop(ddp->buckets.items[i].flat);
+    ddp->buckets = buckets;
+    for (size_t i = 0; i < buckets.count; i++) {
+        struct bucket *b = &buckets.items[i];
+
+        g->category = as_view ? CATEGORY_GRADIENT : CATEGORY_COMMUNICATION;
+        b->flat = tensor_new_sizes(g, b->dtype, b->numel);
+        g->category = CATEGORY_ACTIVATION;
+        for (size_t k = 0; k < b->member_count; k++) {
+            ddp->bucket_of[b->members[k]] = (uint32_t)i;
+            if (as_view && ddp->leaves[b->members[k]]->grad)
+                point_into_bucket(ddp, b->members[k]);
+        }
+    }
+}
+
+static void rebuild_buckets(struct run *run, struct ddp *ddp)
+{
+    const struct plm_parallel *p = &run->strategy->parallel;
+    struct bucket_limits limits = { FIRST_BUCKET_BYTES, (plm_bytes)BUCKET_CAP_MIB << 20 };
+
+    if (ddp->rebuilt || ddp->ready_count == 0)
+        return;
+    if (p->bucket_cap_mb > 0)
+        limits.first = limits.others = (plm_bytes)(p->bucket_cap_mb * (1 << 20));
+    struct buckets buckets =
+        buckets_assign(run->arena, ddp->leaves, ddp->ready, ddp->ready_count, limits);
+
+    ddp_send_indices(run, ddp->ready_count, buckets.count);
+    ddp->rebuilt = true;
+    initialize_buckets(run, ddp, buckets);
+}
+
+/* ------------------------------------------------------------------ a gradient is ready */
+
+static int by_address(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+
+    return x->leaf < y->leaf ? -1 : x->leaf > y->leaf;
+}
+
+static void make_ready(void *context, struct tensor *leaf)
+{
+    struct run *run = context;
+    struct ddp *ddp = run->wrapper_state;
+    const struct place wanted = { .leaf = leaf };
+
+    if (!ddp->expects_hooks)
+        return;
+    const struct place *place =
+        bsearch(&wanted, ddp->places, run->trained_count, sizeof *place, by_address);
+
+    if (!place)
+        return;
+    if (ddp->is_ready[place->number]) {
+        ghost_fail(
+            &run->ghost, PLM_E_USAGE,
+            "DistributedDataParallel: '%s' gets a second gradient in one backward, as when a "
+            "reentrant checkpoint shares it; PyTorch refuses that",
+            names_text(run->ghost.names, run->trained[place->number]->param->name));
+        return;
+    }
+    ddp->is_ready[place->number] = true;
+    if (!ddp->rebuilt)
+        ddp->ready[ddp->ready_count++] = place->number;
+    if (run->strategy->parallel.gradient_as_bucket_view)
+        point_into_bucket(ddp, place->number);
+}
+
+/* ------------------------------------------------------------------ hooks */
+
+static enum plm_status create(struct run *run, struct plm_error *reterr)
+{
+    const struct plm_parallel *p = &run->strategy->parallel;
+
+    if (p->ddp > RANKS_MOST)
+        return plm_fail(reterr, PLM_E_USAGE, "ddp: at most %d ranks", RANKS_MOST);
+    run->wrapper_state = arena_new(run->arena, struct ddp);
+    return PLM_OK;
+}
+
+static void wrap(struct run *run)
+{
+    struct ddp *ddp = run->wrapper_state;
+    size_t count = run->trained_count;
+
+    if (count == 0) {
+        ghost_fail(&run->ghost, PLM_E_USAGE,
+                   "DistributedDataParallel needs a parameter that requires a gradient");
+        return;
+    }
+    ddp->leaves = arena_array(run->arena, struct tensor *, count);
+    ddp->places = arena_array(run->arena, struct place, count);
+    ddp->bucket_of = arena_array(run->arena, uint32_t, count);
+    ddp->ready = arena_array(run->arena, uint32_t, count);
+    ddp->is_ready = arena_array(run->arena, bool, count);
+    for (uint32_t i = 0; i < count; i++) {
+        ddp->leaves[i] = run->trained[i]->param->tensor;
+        ddp->places[i] = (struct place){ ddp->leaves[i], i };
+    }
+    qsort(ddp->places, count, sizeof *ddp->places, by_address);
+    ddp->forward_param_sync = true;
+    ddp_verify_params(run, run->strategy->parallel.ddp);
+    ddp_broadcast_state(run);
+    const struct bucket_limits none = { UINT64_MAX, UINT64_MAX };
+
+    initialize_buckets(run, ddp, buckets_assign(run->arena, ddp->leaves, NULL, count, none));
+    run->ghost.accumulated = make_ready;
+    run->ghost.accumulated_context = run;
+}
+
+static void before_forward(struct run *run, struct wrapped_call *call)
+{
+    struct ddp *ddp = run->wrapper_state;
+
+    if (!call->root)
+        return;
+    if (run->ghost.grad_enabled)
+        rebuild_buckets(run, ddp);
+    if (ddp->forward_param_sync)
+        ddp_broadcast_buffers(run);
+}
+
+static void after_forward(struct run *run, struct wrapped_call *call)
+{
+    struct ddp *ddp = run->wrapper_state;
+
+    if (!call->root)
+        return;
+    ddp->expects_hooks = run->ghost.grad_enabled && is_synchronized(run);
+    ddp->forward_param_sync = ddp->expects_hooks;
+    for (size_t i = 0; i < run->trained_count; i++)
+        ddp->is_ready[i] = false;
+}
+
+static void after_backward(struct run *run, uint32_t micro)
+{
+    struct ddp *ddp = run->wrapper_state;
+
+    for (size_t i = 0; ddp->expects_hooks && !run->ghost.halt && i < run->trained_count; i++)
+        if (!ddp->is_ready[i])
+            ghost_fail(&run->ghost, PLM_E_USAGE,
+                       "DistributedDataParallel: '%s' gets no gradient; PyTorch refuses that "
+                       "unless find_unused_parameters=True",
+                       names_text(run->ghost.names, run->trained[i]->param->name));
+    ddp->expects_hooks = false;
+}
+
+const struct wrapper wrapper_ddp = {
+    .mark = "ddp_wrap",
+    .create = create,
+    .wrap = wrap,
+    .before_forward = before_forward,
+    .after_forward = after_forward,
+    .after_backward = after_backward,
+};

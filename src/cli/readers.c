@@ -245,6 +245,39 @@ enum plm_status read_ASSUME(struct options *options,
     return PLM_OK;
 }
 
+enum plm_status read_HSDP(struct options *options,
+                          const struct option_desc *desc,
+                          const char *value,
+                          struct plm_error *reterr)
+{
+    struct plm_parallel *parallel = MEMBER(options, desc, struct plm_parallel);
+    const char *x = strchr(value, 'x');
+    int64_t replicas, shards;
+
+    if (!x || !units_parse_int(arena_copy(options->arena, value, (size_t)(x - value)), &replicas) ||
+        !units_parse_int(x + 1, &shards) || replicas < 1 || shards < 1)
+        return refuse(desc, value, "replicas times shards, such as 2x4", reterr);
+    parallel->hsdp_replicate = replicas;
+    parallel->hsdp_shard = shards;
+    return PLM_OK;
+}
+
+enum plm_status read_RESHARD(struct options *options,
+                             const struct option_desc *desc,
+                             const char *value,
+                             struct plm_error *reterr)
+{
+    struct plm_parallel *parallel = MEMBER(options, desc, struct plm_parallel);
+    size_t i = find_word(desc, value);
+    int64_t count = 0;
+
+    if (i == desc->words->count && (!units_parse_int(value, &count) || count < 1))
+        return refuse(desc, value, "default, true, false, or a number of GPUs from 1", reterr);
+    parallel->reshard = count ? PLM_RESHARD_TO : (enum plm_reshard)i;
+    parallel->reshard_to = count;
+    return PLM_OK;
+}
+
 enum plm_status read_MARGIN(struct options *options,
                             const struct option_desc *desc,
                             const char *value,

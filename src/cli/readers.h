@@ -17,6 +17,8 @@ option_reader read_CHECKPOINT;    /* none, full, every=N, group=N, sqrt, blocks=
 option_reader read_CONTEXT;       /* a size, with strategy.has_context */
 option_reader read_WORKSPACE;     /* auto, none or a size */
 option_reader read_ASSUME;        /* ghostgpu */
+option_reader read_HSDP;          /* RxS: parallel.hsdp_replicate, hsdp_shard */
+option_reader read_RESHARD;       /* true, false or a count */
 option_reader read_MARGIN;        /* a size, or a share of the capacity as "5%" */
 
 #endif

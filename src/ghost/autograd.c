@@ -57,7 +57,7 @@ static struct node *accumulator_of(struct tensor *leaf)
 
     n->sequence = UINT64_MAX;
     n->leaf = tensor_ref(leaf);
-    n->outputs[0].dtype = leaf->dtype;
+    n->outputs[0].dtype = leaf->grad_dtype_set ? leaf->grad_dtype : leaf->dtype;
     n->outputs[0].dims = leaf->dims;
     memcpy(n->outputs[0].sizes, leaf->sizes, sizeof leaf->sizes);
     leaf->accumulator = n;
@@ -232,6 +232,14 @@ void node_drop(struct node *n)
 void autograd_leaf(struct tensor *x)
 {
     x->requires_grad = true;
+}
+
+void autograd_grad_dtype(struct tensor *x, enum dtype dtype)
+{
+    x->grad_dtype_set = dtype != x->dtype;
+    x->grad_dtype = dtype;
+    if (x->accumulator)
+        x->accumulator->outputs[0].dtype = dtype;
 }
 
 /* torch/csrc/autograd/utils/grad_layout_contract.h, obeys_layout_contract */

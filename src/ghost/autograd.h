@@ -136,6 +136,9 @@ struct edge autograd_edge(struct tensor *x);
 /* autograd_leaf() - make @x a leaf that wants a gradient (requires_grad_()) */
 void autograd_leaf(struct tensor *x);
 
+/* autograd_grad_dtype() - param.grad_dtype = dtype: gradients of the leaf @x are cast to it when they arrive */
+void autograd_grad_dtype(struct tensor *x, enum dtype dtype);
+
 /*
  * autograd_backward() - torch.autograd.backward([root], [grad]): run the graph, accumulate into the leaves' .grad
  *

@@ -34,6 +34,8 @@ struct tensor {
     enum dtype dtype;
     bool requires_grad; /* of a leaf, as set; of others: grad_fn is set */
     bool view;          /* shares its storage with a base that it keeps alive */
+    bool grad_dtype_set; /* leaf: param.grad_dtype differs from its own type */
+    enum dtype grad_dtype;
     bool channels_last; /* a parameter that Module.to(channels_last) laid out anew */
     unsigned dims;
     int64_t sizes[TENSOR_DIMS], strides[TENSOR_DIMS]; /* in elements */

@@ -82,6 +82,7 @@ enum { OWNED_MOST = 5 }; /* parameters of one operator: batch norm */
 struct leaf {
     struct param *param;
     name_id module; /* "transformer.wte" */
+    size_t rank;    /* in the order of Module._apply(): children before their parents' own */
     /* the optimizer's, as long as the run */
     struct tensor *step;     /* where it is kept on the device */
     struct tensor *state[4]; /* in the order in which they are made */
@@ -106,7 +107,7 @@ struct run {
     /* parameters and buffers, in order of registration */
     struct param *params;
     struct leaf *leaves; /* [param_count] */
-    size_t param_count, param_capacity;
+    size_t param_count, param_capacity, loaded_count;
     uint32_t (*owned)[OWNED_MOST]; /* [node_count]: which parameter is the node's i-th, from 1 */
     uint32_t *by_name; /* [by_name_count]: parameter of a name, from 1; while they are found */
     size_t by_name_count;

@@ -137,7 +137,9 @@ static struct tensor *loaded_parameter(const struct op_owner *base,
     if (number == 0)
         return ghost_fail(&owner->run->ghost, PLM_E_MODEL,
                           "'%s' was not there when the model was loaded", name);
-    return owner->run->params[number - 1].tensor;
+    const struct param *p = &owner->run->params[number - 1];
+
+    return p->used ? p->used : p->tensor;
 }
 
 /* ------------------------------------------------------------------ order */

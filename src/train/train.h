@@ -17,7 +17,8 @@ struct param {
     enum dtype dtype; /* on the device, under the run's precision */
     unsigned dims;
     int64_t sizes[8];
-    struct tensor *tensor; /* the leaf, once loaded */
+    struct tensor *tensor; /* the leaf, once loaded: what the optimizer sees */
+    struct tensor *used;   /* what modules compute with, when a wrapper gives them another */
 };
 
 struct run; /* everything that lives as long as the run */

@@ -1,0 +1,483 @@
+/*
+ * train/fsdp.c - fully_shard (FSDP2): its hooks around modules, and the sharding of their parameters
+ *
+ * Mirrors torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _fsdp_init.py and FSDPParam of _fsdp_param.py (2.15).
+ * fully_shard() is called on each unit marked `wrap: true`, then on the model. Before a module's forward its parameters are
+ * gathered, after it they are sharded again (the root's are not, unless asked for); a hook on its outputs gathers them for
+ * the backward, and a node around its inputs reduces the gradients when the backward has passed through. What no such node
+ * reaches is reduced when the backward ends.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "ghost/autocast.h"
+#include "train/fsdp.h"
+
+/* ------------------------------------------------------------------ the strategy */
+
+static enum dtype reduced_dtype(enum plm_reduced reduced)
+{
+    switch (reduced) {
+    case PLM_REDUCED_FP32:
+        return DTYPE_FLOAT32;
+    case PLM_REDUCED_BF16:
+        return DTYPE_BFLOAT16;
+    case PLM_REDUCED_FP16:
+        return DTYPE_FLOAT16;
+    case PLM_REDUCED_DEFAULT:
+        break;
+    }
+    return DTYPE_COUNT;
+}
+
+static enum plm_status check(const struct fsdp *fsdp,
+                             const struct plm_strategy *s,
+                             struct plm_error *reterr)
+{
+    if (s->channels_last)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "fully_shard takes contiguous parameters only, not those of "
+                        "--channels-last");
+    if (s->parallel.reshard == PLM_RESHARD_TO &&
+        (s->parallel.reshard_to < 1 || fsdp->shards % s->parallel.reshard_to != 0))
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "reshard-after-forward: %lld must divide the %lld ranks of a shard group",
+                        (long long)s->parallel.reshard_to, (long long)fsdp->shards);
+    if (fsdp->shards > INT32_MAX || fsdp->replicas > INT32_MAX)
+        return plm_fail(reterr, PLM_E_RANGE, "fsdp: at most %d ranks", INT32_MAX);
+    return PLM_OK;
+}
+
+/* resharding() - _get_post_forward_mesh_info() and, for the root, the choice that is made in the first forward */
+static void resharding(struct fsdp *fsdp, const struct plm_parallel *parallel)
+{
+    bool reshards = parallel->reshard != PLM_RESHARD_FALSE;
+
+    fsdp->post_forward_shards = fsdp->shards;
+    if (parallel->reshard == PLM_RESHARD_TO) {
+        reshards = parallel->reshard_to > 1;
+        fsdp->post_forward_shards = parallel->reshard_to;
+    }
+    for (size_t i = 0; i < fsdp->state_count; i++) {
+        struct fsdp_state *state = &fsdp->states[i];
+
+        state->reshards = reshards && !(state->root && parallel->reshard == PLM_RESHARD_DEFAULT);
+    }
+}
+
+/* ------------------------------------------------------------------ which modules, which parameters */
+
+static uint32_t *number_of_path(struct fsdp *fsdp, name_id path)
+{
+    if (path >= fsdp->by_path_count) {
+        size_t count = fsdp->run->ghost.names->text_count * 2 + 64;
+        uint32_t *grown = arena_array(fsdp->run->arena, uint32_t, count);
+
+        if (fsdp->by_path)
+            memcpy(grown, fsdp->by_path, fsdp->by_path_count * sizeof *grown);
+        fsdp->by_path = grown;
+        fsdp->by_path_count = count;
+    }
+    return &fsdp->by_path[path];
+}
+
+static void add_state(struct fsdp *fsdp, size_t *capacity, name_id path, bool root)
+{
+    struct fsdp_state state = { .fsdp = fsdp, .path = path, .root = root };
+
+    arena_push(fsdp->run->arena, fsdp->states, fsdp->state_count, *capacity, state);
+    if (!root)
+        *number_of_path(fsdp, path) = (uint32_t)fsdp->state_count;
+}
+
+/* find_units() - a state for each marked module, inner ones before those that they are in */
+static void find_units(struct fsdp *fsdp, size_t *capacity, const struct graph_body *body)
+{
+    for (size_t i = 0; i < body->step_count; i++) {
+        const struct graph_step *step = &body->steps[i];
+
+        if (step->body)
+            find_units(fsdp, capacity, step->body);
+        if (step->wrap && step->kind == STEP_CALL && step != fsdp->run->model_call &&
+            *number_of_path(fsdp, step->path) == 0)
+            add_state(fsdp, capacity, step->path, false);
+    }
+}
+
+static struct fsdp_state *root_of(struct fsdp *fsdp)
+{
+    return &fsdp->states[fsdp->state_count - 1];
+}
+
+static struct fsdp_state *state_of_call(struct run *run, const struct wrapped_call *call)
+{
+    struct fsdp *fsdp = run->wrapper_state;
+    uint32_t number = *number_of_path(fsdp, call->step->path);
+
+    return call->root ? root_of(fsdp) : &fsdp->states[number - 1];
+}
+
+/* state_of_module() - the innermost wrapped module that holds the one named @module; 0 is the model itself */
+static struct fsdp_state *state_of_module(struct fsdp *fsdp, name_id module)
+{
+    struct names *names = fsdp->run->ghost.names;
+
+    while (module) {
+        uint32_t number = *number_of_path(fsdp, module);
+
+        if (number)
+            return &fsdp->states[number - 1];
+        const char *text = names_text(names, module);
+        const char *dot = strrchr(text, '.');
+
+        module = dot ? names_add(names, text, (size_t)(dot - text)) : 0;
+    }
+    return root_of(fsdp);
+}
+
+static enum plm_status create(struct run *run, struct plm_error *reterr)
+{
+    const struct plm_parallel *parallel = &run->strategy->parallel;
+    struct fsdp *fsdp = arena_new(run->arena, struct fsdp);
+    bool hybrid = parallel->hsdp_shard > 0;
+    size_t capacity = 0;
+
+    *fsdp = (struct fsdp){
+        .run = run,
+        .shards = hybrid ? parallel->hsdp_shard : parallel->fsdp,
+        .replicas = hybrid ? parallel->hsdp_replicate : 1,
+        .param_dtype = reduced_dtype(parallel->param_dtype),
+        .reduce_dtype = reduced_dtype(parallel->reduce_dtype),
+        .offload = parallel->cpu_offload,
+        .reduces = true,
+    };
+    fsdp->rank = parallel->rank % fsdp->shards;
+    enum plm_status status = check(fsdp, run->strategy, reterr);
+
+    if (status)
+        return status;
+    find_units(fsdp, &capacity, run->graph->main);
+    add_state(fsdp, &capacity, 0, true);
+    resharding(fsdp, parallel);
+    run->wrapper_state = fsdp;
+    return PLM_OK;
+}
+
+/* ------------------------------------------------------------------ fully_shard() itself */
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct leaf *x = *(const struct leaf *const *)a, *y = *(const struct leaf *const *)b;
+
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+/* assign() - each parameter to its group, in the order of _get_managed_states(): children's first */
+static void assign(struct fsdp *fsdp)
+{
+    struct run *run = fsdp->run;
+    struct leaf **leaves = arena_array(run->arena, struct leaf *, run->param_count);
+    size_t count = 0;
+
+    for (size_t i = 0; i < run->param_count; i++)
+        if (!run->params[i].buffer && run->params[i].tensor)
+            leaves[count++] = &run->leaves[i];
+    qsort(leaves, count, sizeof *leaves, by_rank);
+    for (size_t i = 0; i < count; i++) {
+        struct fsdp_state *state = state_of_module(fsdp, leaves[i]->module);
+        struct fsdp_param p = { .param = leaves[i]->param, .module = leaves[i]->module };
+
+        arena_push(run->arena, state->params, state->param_count, state->param_capacity, p);
+    }
+}
+
+/* shard() - _init_sharded_param(): a padded copy of this rank's rows; the whole is let go by the caller */
+static struct tensor *shard(struct fsdp *fsdp, struct fsdp_param *p)
+{
+    struct ghost *g = &fsdp->run->ghost;
+    struct param *param = p->param;
+    int64_t sizes[TENSOR_DIMS], rows, strides[TENSOR_DIMS];
+
+    if (param->dims == 0)
+        return ghost_fail(g, PLM_E_USAGE, "fully_shard cannot shard '%s', which is a scalar",
+                          names_text(g->names, param->name));
+    memcpy(sizes, param->sizes, param->dims * sizeof *sizes);
+    rows = (int64_t)num_ceil_div((uint64_t)sizes[0], (uint64_t)fsdp->shards);
+    sizes[0] = rows;
+    p->shard = tensor_new(g, param->dtype, param->dims, sizes);
+    if (!p->shard)
+        return NULL;
+    p->padded = tensor_numel(p->shard);
+    if (fsdp->offload) /* .cpu().pin_memory() */
+        tensor_release_storage(p->shard);
+    tensor_contiguous_strides(param->dims, sizes, strides);
+    sizes[0] = param->sizes[0] - fsdp->rank * rows;
+    sizes[0] = sizes[0] < 0 ? 0 : sizes[0] > rows ? rows : sizes[0];
+    struct tensor *sharded = tensor_view(p->shard, param->dims, sizes, strides);
+
+    if (sharded) {
+        sharded->view = false;
+        sharded->requires_grad = param->tensor->requires_grad;
+    }
+    return sharded;
+}
+
+static void fully_shard(struct fsdp_state *state)
+{
+    struct run *run = state->fsdp->run;
+    struct ghost *g = &run->ghost;
+    size_t size = (state->param_count + 1) * sizeof(struct tensor *);
+    struct tensor **sharded = pool_alloc(&g->pool, size);
+
+    for (size_t i = 0; i < state->param_count && !g->halt; i++) {
+        g->path = state->params[i].module;
+        sharded[i] = shard(state->fsdp, &state->params[i]);
+    }
+    for (size_t i = 0; i < state->param_count && !g->halt; i++) {
+        tensor_drop(state->params[i].param->tensor);
+        state->params[i].param->tensor = sharded[i];
+    }
+    pool_free(&g->pool, sharded, size);
+}
+
+static void wrap(struct run *run)
+{
+    struct fsdp *fsdp = run->wrapper_state;
+    struct ghost *g = &run->ghost;
+
+    assign(fsdp);
+    g->category = CATEGORY_PARAMETER;
+    g->op = OP_COUNT;
+    for (size_t i = 0; i < fsdp->state_count; i++)
+        fully_shard(&fsdp->states[i]);
+    g->category = CATEGORY_ACTIVATION;
+    g->path = 0;
+    if (fsdp->param_dtype != DTYPE_COUNT)
+        g->precision = fsdp->param_dtype;
+}
+
+/* ------------------------------------------------------------------ forward */
+
+/* replace_arg() - the module, and the frames that call it, have @x, taken over, in place of the argument */
+static void replace_arg(struct ghost *g, struct wrapped_call *call, uint32_t i, struct tensor *x)
+{
+    value_set(g, &call->held[i], value_tensor(tensor_ref(x)));
+    value_set(g, &call->args[i], value_tensor(x));
+}
+
+/* cast_inputs() - _cast_forward_inputs() */
+static void cast_inputs(struct fsdp *fsdp, struct wrapped_call *call)
+{
+    if (fsdp->param_dtype == DTYPE_COUNT)
+        return;
+    for (uint32_t i = 0; i < call->step->in_count; i++) {
+        struct tensor *x = call->args[i].kind == VALUE_TENSOR ? call->args[i].as.tensor : NULL;
+
+        if (tensor_is_floating(x) && x->dtype != fsdp->param_dtype)
+            replace_arg(&fsdp->run->ghost, call, i, autocast_to(x, fsdp->param_dtype));
+    }
+}
+
+/* RegisterPostBackwardFunction: gradients pass through, then the group is told */
+static void post_backward_apply(struct ghost *g,
+                                struct node *n,
+                                struct tensor *const *grads,
+                                struct tensor **ret)
+{
+    fsdp_group_post_backward((struct fsdp_state *)(intptr_t)n->numbers[0]);
+    for (uint32_t i = 0; i < n->edge_count; i++) {
+        if (!node_needs(n, i))
+            continue;
+        const struct output *output = &n->outputs[i];
+
+        ret[i] = grads[i] ? tensor_ref(grads[i])
+                          : tensor_new(g, output->dtype, output->dims, output->sizes);
+    }
+}
+
+static const struct backward post_backward = { "RegisterPostBackwardFunctionBackward",
+                                               post_backward_apply };
+
+/* register_post_backward() - a node around the arguments that want a gradient; objects such as a cache are not looked into */
+static void register_post_backward(struct fsdp_state *state, struct wrapped_call *call)
+{
+    struct ghost *g = &state->fsdp->run->ghost;
+    uint32_t in_count = call->step->in_count, count = 0;
+    size_t size = (in_count + 1) * sizeof(struct tensor *);
+    struct tensor **inputs = pool_alloc(&g->pool, size);
+
+    for (uint32_t i = 0; i < in_count; i++)
+        if (call->args[i].kind == VALUE_TENSOR && tensor_requires_grad(call->args[i].as.tensor))
+            inputs[count++] = call->args[i].as.tensor;
+    struct node *n = count ? node_new_outputs(g, &post_backward, inputs, count, 0, 1, count) : NULL;
+
+    if (n)
+        n->numbers[0] = (int64_t)(intptr_t)state;
+    for (uint32_t i = 0, k = 0; i < in_count && n; i++) {
+        struct tensor *x = call->args[i].kind == VALUE_TENSOR ? call->args[i].as.tensor : NULL;
+
+        if (!tensor_requires_grad(x))
+            continue;
+        struct tensor *y = tensor_view(x, x->dims, x->sizes, x->strides);
+
+        node_attach_output(n, k++, y);
+        value_set(g, &call->args[i], value_tensor(y));
+    }
+    node_drop(n);
+    pool_free(&g->pool, inputs, size);
+}
+
+static void before_forward(struct run *run, struct wrapped_call *call)
+{
+    struct fsdp_state *state = state_of_call(run, call);
+
+    if (state->training == FSDP_PRE_BACKWARD) {
+        /* a checkpoint runs the module again: the hook on its outputs has gathered the parameters */
+        fsdp_unshard(state);
+        fsdp_wait_for_unshard(state);
+        cast_inputs(state->fsdp, call);
+        return;
+    }
+    state->training = FSDP_FORWARD;
+    cast_inputs(state->fsdp, call);
+    state->group_training = FSDP_FORWARD;
+    fsdp_unshard(state);
+    fsdp_wait_for_unshard(state);
+    if (state->param_count > 0)
+        register_post_backward(state, call);
+}
+
+static void release_held(struct fsdp *fsdp)
+{
+    tensor_drop(fsdp->held);
+    fsdp->held = NULL;
+}
+
+static void before_module_backward(void *context, struct tensor *grad);
+
+/* register_pre_backward() - a hook on each output that wants a gradient */
+static void register_pre_backward(struct fsdp_state *state,
+                                  const struct value *values,
+                                  size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        switch (values[i].kind) {
+        case VALUE_TENSOR:
+            if (tensor_requires_grad(values[i].as.tensor))
+                autograd_hook(values[i].as.tensor, before_module_backward, state);
+            break;
+        case VALUE_RECORD:
+            register_pre_backward(state, values[i].as.object->items, values[i].as.object->count);
+            break;
+        case VALUE_LIST:
+        case VALUE_NONE:
+            break;
+        }
+}
+
+static void after_forward(struct run *run, struct wrapped_call *call)
+{
+    struct fsdp_state *state = state_of_call(run, call);
+    struct fsdp *fsdp = state->fsdp;
+
+    if (state->training == FSDP_PRE_BACKWARD)
+        return;
+    if (!run->ghost.backward && state->param_count > 0) {
+        fsdp_reshard(state);
+        arena_push(run->arena, state->order, state->order_count, state->order_capacity,
+                   fsdp->order_count);
+        arena_push(run->arena, fsdp->order, fsdp->order_count, fsdp->order_capacity, state);
+    }
+    state->group_training = FSDP_IDLE;
+    if (run->ghost.grad_enabled)
+        register_pre_backward(state, call->ret, call->step->body->out_count);
+    state->training = FSDP_IDLE;
+    if (state->root)
+        release_held(fsdp);
+}
+
+/* ------------------------------------------------------------------ backward */
+
+static void finish_group(struct fsdp_state *state)
+{
+    if (state->group_training != FSDP_POST_BACKWARD)
+        fsdp_group_post_backward(state);
+    state->group_training = FSDP_IDLE;
+    state->training = FSDP_IDLE;
+}
+
+/* after_whole_backward() - _root_post_backward_final_callback(): the root comes first */
+static void after_whole_backward(void *context)
+{
+    struct fsdp *fsdp = context;
+
+    finish_group(root_of(fsdp));
+    for (size_t i = 0; i + 1 < fsdp->state_count; i++)
+        finish_group(&fsdp->states[i]);
+    for (size_t i = 0; i < fsdp->state_count; i++) {
+        struct fsdp_state *state = &fsdp->states[i];
+
+        tensor_drop(state->all_reduced);
+        tensor_drop(state->gathered);
+        state->all_reduced = state->gathered = NULL;
+        state->gathering = false;
+        state->order_count = 0;
+    }
+    release_held(fsdp);
+    fsdp->order_count = 0;
+    tensor_drop(fsdp->reduce_input);
+    fsdp->reduce_input = NULL;
+    fsdp->callback_queued = false;
+}
+
+/* before_module_backward() - _pre_backward(): the gradient of an output has come */
+static void before_module_backward(void *context, struct tensor *grad)
+{
+    struct fsdp_state *state = context;
+    struct fsdp *fsdp = state->fsdp;
+
+    (void)grad;
+    state->training = FSDP_PRE_BACKWARD;
+    if (!fsdp->callback_queued)
+        autograd_queue_callback(&fsdp->run->ghost, after_whole_backward, fsdp);
+    fsdp->callback_queued = true;
+    fsdp_group_pre_backward(state);
+}
+
+static void before_backward(struct run *run, uint32_t micro)
+{
+    struct fsdp *fsdp = run->wrapper_state;
+
+    fsdp->reduces =
+        !run->strategy->parallel.fsdp_no_sync || micro + 1 >= (uint32_t)run->strategy->accumulate;
+}
+
+/* ------------------------------------------------------------------ the optimizer, on the host when offloaded */
+
+static void before_step(struct run *run)
+{
+    struct fsdp *fsdp = run->wrapper_state;
+
+    fsdp->schedule = run->ghost.schedule;
+    if (fsdp->offload)
+        run->ghost.schedule = NULL;
+}
+
+static void after_step(struct run *run)
+{
+    struct fsdp *fsdp = run->wrapper_state;
+
+    run->ghost.schedule = fsdp->schedule;
+}
+
+const struct wrapper wrapper_fsdp = {
+    .mark = "fsdp_wrap",
+    .create = create,
+    .wrap = wrap,
+    .before_forward = before_forward,
+    .after_forward = after_forward,
+    .before_backward = before_backward,
+    .before_step = before_step,
+    .after_step = after_step,
+};

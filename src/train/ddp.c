@@ -13,10 +13,12 @@
 #include "train/ddp_buckets.h"
 #include "train/ddp_sync.h"
 #include "train/wrapper.h"
+#include "train/zero_optimizer.h"
 
 enum {
     FIRST_BUCKET_BYTES = 1 << 20, /* reducer.hpp, kDefaultFirstBucketBytes */
     BUCKET_CAP_MIB = 25,          /* distributed.py, _DEFAULT_BUCKET_CAP_MB */
+    BUCKET_CAP_MOST = 1 << 20,    /* a TiB */
     RANKS_MOST = 1 << 16
 };
 
@@ -39,6 +41,11 @@ struct ddp {
     bool expects_hooks;      /* this backward is synchronized */
     bool forward_param_sync; /* require_forward_param_sync */
 };
+
+static int64_t rank_count(const struct plm_parallel *p)
+{
+    return p->ddp > 0 ? p->ddp : p->zero_optimizer;
+}
 
 /* is_synchronized() - the script wraps every micro-batch but the last in no_sync() */
 static bool is_synchronized(const struct run *run)
@@ -153,8 +160,20 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
 {
     const struct plm_parallel *p = &run->strategy->parallel;
 
-    if (p->ddp > RANKS_MOST)
+    int64_t ranks = rank_count(p);
+
+    if (ranks > RANKS_MOST)
         return plm_fail(reterr, PLM_E_USAGE, "ddp: at most %d ranks", RANKS_MOST);
+    if (p->ddp > 0 && p->zero_optimizer > 0 && p->ddp != p->zero_optimizer)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "zero-redundancy: works over the ranks of ddp, %lld and not %lld",
+                        (long long)p->ddp, (long long)p->zero_optimizer);
+    if (p->zero_optimizer > 0 && run->strategy->optimizer == PLM_OPTIMIZER_NONE)
+        return plm_fail(reterr, PLM_E_USAGE, "zero-redundancy: there is no optimizer to share");
+    if (p->rank < 0 || p->rank >= ranks)
+        return plm_fail(reterr, PLM_E_USAGE, "rank: from 0 to %lld", (long long)ranks - 1);
+    if (p->bucket_cap_mb < 0 || p->bucket_cap_mb > BUCKET_CAP_MOST)
+        return plm_fail(reterr, PLM_E_USAGE, "bucket-cap-mb: above 0, at most %d", BUCKET_CAP_MOST);
     run->wrapper_state = arena_new(run->arena, struct ddp);
     return PLM_OK;
 }
@@ -180,11 +199,13 @@ static void wrap(struct run *run)
     }
     qsort(ddp->places, count, sizeof *ddp->places, by_address);
     ddp->forward_param_sync = true;
-    ddp_verify_params(run, run->strategy->parallel.ddp);
+    ddp_verify_params(run, rank_count(&run->strategy->parallel));
     ddp_broadcast_state(run);
     const struct bucket_limits none = { UINT64_MAX, UINT64_MAX };
 
     initialize_buckets(run, ddp, buckets_assign(run->arena, ddp->leaves, NULL, count, none));
+    if (run->strategy->parallel.zero_optimizer > 0)
+        zero_optimizer_partition(run, run->strategy->parallel.zero_optimizer);
     run->ghost.accumulated = make_ready;
     run->ghost.accumulated_context = run;
 }

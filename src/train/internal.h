@@ -113,6 +113,9 @@ struct run {
     size_t by_name_count;
     struct leaf **trained; /* [trained_count] parameters that want a gradient */
     size_t trained_count;
+    struct leaf *
+        *updated; /* [updated_count] what the optimizer of this rank updates; NULL: all trained */
+    size_t updated_count;
 
     /* executor */
     struct owner owner;

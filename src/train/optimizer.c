@@ -38,13 +38,21 @@ static void call(struct run *run, optimizer_function *fn)
 {
     struct ghost *g = &run->ghost;
     size_t first = g->record_count;
+    struct leaf **trained = run->trained;
+    size_t trained_count = run->trained_count;
 
     if (!fn)
         return;
+    if (run->updated) {
+        run->trained = run->updated;
+        run->trained_count = run->updated_count;
+    }
     g->category = CATEGORY_TEMPORARY;
     g->op = OP_COUNT;
     g->grad_enabled = false;
     fn(run);
+    run->trained = trained;
+    run->trained_count = trained_count;
     g->grad_enabled = true;
     g->category = CATEGORY_ACTIVATION;
     g->path = 0;

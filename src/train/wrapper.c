@@ -34,7 +34,7 @@ enum plm_status wrapper_choose(const struct plm_strategy *strategy,
     for (const struct row *row = rows; row->option; row++) {
         if (!asks(strategy, row))
             continue;
-        if (found)
+        if (found && found->wrapper != row->wrapper)
             return plm_fail(reterr, PLM_E_USAGE,
                             "%s and %s exclude each other: a model is wrapped once", found->option,
                             row->option);

@@ -191,6 +191,8 @@ enum plm_status params_load(struct run *run, struct plm_error *reterr)
         autograd_leaf(p->tensor);
         run->trained[run->trained_count++] = &run->leaves[i];
     }
+    if (run->strategy->frozen && run->trained_count == 0 && !run->strategy->eval)
+        return plm_fail(reterr, PLM_E_USAGE, "frozen: no parameter is left to train");
     run->ghost.path = 0;
     return PLM_OK;
 }

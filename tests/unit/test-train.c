@@ -1,0 +1,447 @@
+/*
+ * The training step: what names and calls hold, what checkpoints let go of, how parameters are found and loaded
+ *
+ * train-steps.def holds whole steps against recordings of PyTorch; the other expectations follow from one rule
+ * each, which the test's name says.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/model.h"
+#include "support/test.h"
+#include "support/trace.h"
+#include "train/train.h"
+
+struct fixture {
+    struct arena arena;
+    struct names names;
+    struct schedule schedule;
+    struct run *run;
+    struct plm_error error;
+};
+
+static enum plm_status create(struct fixture *f, const char *text, const struct plm_strategy *s)
+{
+    const struct surroundings around = {
+        .framework = framework_find("pytorch-2.15"),
+        .cc = 80,
+        .sm_count = 108,
+        .threads_per_sm = 2048,
+        .ghostgpu = true,
+        .workspace_mode = WORKSPACE_NONE,
+    };
+    const struct graph_settings settings = {
+        .training = !s->eval,
+        .checkpointing = s->checkpoint != PLM_CHECKPOINT_NONE,
+        .autocast = s->precision >= PLM_PRECISION_AMP_BF16,
+    };
+    const struct model_text model_text = { "test.yaml", text, strlen(text) };
+    const struct model *model;
+    const struct graph *graph;
+    enum plm_status status;
+
+    *f = (struct fixture){ .schedule = { .arena = &f->arena } };
+    status = model_load(&model_text, NULL, &f->arena, &model, &f->error);
+    if (status)
+        return status;
+    status = graph_build(model, &settings, &f->arena, &graph, &f->error);
+    if (status)
+        return status;
+    f->names = *graph->names;
+    return train_create(graph, s, &around, &f->names, &f->schedule, &f->arena, &f->run, &f->error);
+}
+
+static void start(struct fixture *f, const char *text, const struct plm_strategy *s)
+{
+    enum plm_status status = create(f, text, s);
+
+    if (status)
+        fail_msg("%s", f->error.message);
+    if (train_load(f->run, &f->error))
+        fail_msg("%s", f->error.message);
+}
+
+static void step(struct fixture *f)
+{
+    if (train_step(f->run, &f->error))
+        fail_msg("%s", f->error.message);
+}
+
+static void finish(struct fixture *f)
+{
+    assert_int_equal(schedule_check(&f->schedule, &f->arena, NULL), PLM_OK);
+    arena_finish(&f->arena);
+}
+
+static const char *events_after(struct fixture *f, size_t first)
+{
+    struct buf text = { .arena = &f->arena };
+
+    trace_text(&f->schedule, first, &text);
+    return buf_string(&text);
+}
+
+/* ------------------------------------------------------------------ whole steps */
+
+static int by_size(const void *a, const void *b)
+{
+    plm_bytes x = *(const plm_bytes *)a, y = *(const plm_bytes *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static void write_frees(struct buf *out, plm_bytes *frees, size_t *count)
+{
+    qsort(frees, *count, sizeof *frees, by_size);
+    for (size_t i = 0; i < *count; i++)
+        buf_printf(out, "-%llu ", (unsigned long long)frees[i]);
+    *count = 0;
+}
+
+/* canonical() - all events; the order of what is returned between two allocations has no effect */
+static char *canonical(struct fixture *f)
+{
+    struct buf out = { .arena = &f->arena };
+    plm_bytes *bytes = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
+    plm_bytes *frees = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
+    size_t free_count = 0;
+
+    for (size_t i = 0; i < f->schedule.event_count; i++) {
+        const struct event *e = &f->schedule.events[i];
+
+        if (e->kind == EVENT_FREE)
+            frees[free_count++] = bytes[e->allocation];
+        if (e->kind != EVENT_ALLOC)
+            continue;
+        write_frees(&out, frees, &free_count);
+        bytes[e->allocation] = e->bytes;
+        buf_printf(&out, "+%llu ", (unsigned long long)e->bytes);
+    }
+    write_frees(&out, frees, &free_count);
+    out.text[out.length - 1] = '\0';
+    return out.text;
+}
+
+static const char perceptron[] =
+    "plimsoll: 1\n"
+    "model: perceptron\n"
+    "dims: {layers: 3, input: 40, width: 96, classes: 10}\n"
+    "defaults: {batch: 5}\n"
+    "inputs:\n"
+    "  x: {dtype: float32, shape: [batch, input]}\n"
+    "  labels: {dtype: int64, shape: [batch]}\n"
+    "blocks:\n"
+    "  layer:\n"
+    "    in: [x]\n"
+    "    nodes:\n"
+    "      - {as: h, op: linear, in: x, features: width, name: '0'}\n"
+    "      - {as: h, op: relu, in: h}\n"
+    "    out: h\n"
+    "  model:\n"
+    "    in: [x]\n"
+    "    nodes:\n"
+    "      - {as: x, call: layer, in: x, name: h, repeat: layers, checkpoint: true}\n"
+    "      - {as: x, op: linear, in: x, features: classes, name: out}\n"
+    "    out: x\n"
+    "main:\n"
+    "  in: [x, labels]\n"
+    "  nodes:\n"
+    "    - {as: logits, call: model, in: x}\n"
+    "    - {as: loss, op: cross_entropy, in: [logits, labels]}\n"
+    "  out: [loss, logits]\n";
+
+#define ARGS(...)                                                                                  \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define CASE(name, strategy_, events)                                                              \
+    static void name(void **state)                                                                 \
+    {                                                                                              \
+        static const struct plm_strategy strategy = strategy_;                                     \
+        struct fixture f;                                                                          \
+                                                                                                   \
+        start(&f, perceptron, &strategy);                                                          \
+        step(&f);                                                                                  \
+        step(&f);                                                                                  \
+        assert_string_equal(canonical(&f), events);                                                \
+        finish(&f);                                                                                \
+    }
+#include "train-steps.def"
+#undef CASE
+
+static void marks_stand_where_the_reference_measures(void **state)
+{
+    static const struct plm_strategy strategy = { .accumulate = 2 };
+    static const char *const names[] = {
+        "start", "model_load", "optimizer_init", "fwd", "bwd", "fwd", "bwd", "opt", "end", "fwd"
+    };
+    struct fixture f;
+
+    start(&f, perceptron, &strategy);
+    step(&f);
+    step(&f);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_string_equal(f.schedule.marks[i].name, names[i]);
+    assert_int_equal(f.schedule.marks[0].step, -1);
+    assert_int_equal(f.schedule.marks[3].step, 0);
+    assert_int_equal(f.schedule.marks[6].micro, 1);
+    assert_int_equal(f.schedule.marks[9].step, 1);
+    finish(&f);
+}
+
+/* ------------------------------------------------------------------ names and calls */
+
+/* evaluate() - a model whose main is @nodes over x, [4, 256] floats, in evaluation: no autograd, no parameters */
+static void evaluate(struct fixture *f, const char *blocks, const char *nodes, const char *expected)
+{
+    static const struct plm_strategy strategy = { .eval = true };
+    char yaml[4096];
+
+    snprintf(yaml, sizeof yaml,
+             "plimsoll: 1\nmodel: m\ninputs: {x: {dtype: float32, shape: [4, 256]}}\n%s"
+             "main:\n  in: [x]\n  nodes:\n%s"
+             "  out: loss\n",
+             blocks, nodes);
+    start(f, yaml, &strategy);
+    size_t first = f->schedule.event_count;
+
+    step(f);
+    assert_string_equal(events_after(f, first), expected);
+    finish(f);
+}
+
+static void a_name_bound_again_lets_go_after_the_operator(void **state)
+{
+    struct fixture f;
+
+    evaluate(&f, "",
+             "    - {as: y, op: exp, in: x}\n"
+             "    - {as: y, op: exp, in: y}\n"
+             "    - {as: loss, op: sum, in: y}\n",
+             "+4096 +4096 +4096 -4096 +4 -4096 <fwd> -4 -4096");
+}
+
+static void arguments_live_as_long_as_the_callers_names(void **state)
+{
+    static const char blocks[] = "blocks:\n  f:\n    in: [x]\n    nodes:\n"
+                                 "      - {as: x, op: sum, in: x, dim: 1}\n"
+                                 "      - {as: x, op: exp, in: x}\n"
+                                 "    out: x\n"
+                                 "  g:\n    in: [x]\n    nodes:\n"
+                                 "      - {as: y, op: exp, in: x}\n"
+                                 "      - {as: z, %s: f, in: y, del: y}\n"
+                                 "    out: z\n";
+    static const char nodes[] = "    - {as: y, call: g, in: x}\n"
+                                "    - {as: loss, op: sum, in: y}\n";
+    char text[1024];
+    struct fixture f;
+
+    /* f binds its argument's name again, and its intermediate result goes; y stays until the call has returned */
+    snprintf(text, sizeof text, blocks, "call");
+    evaluate(&f, text, nodes, "+4096 +4096 +16 +16 -16 -4096 +4 -16 <fwd> -4 -4096");
+    snprintf(text, sizeof text, blocks, "inline");
+    evaluate(&f, text, nodes, "+4096 +4096 +16 +16 -16 -4096 +4 -16 <fwd> -4 -4096");
+}
+
+static void lists_and_records_keep_what_they_hold(void **state)
+{
+    struct fixture f;
+
+    evaluate(&f, "",
+             "    - {as: l, op: list, in: []}\n"
+             "    - {as: y, op: sum, in: x, dim: 1}\n"
+             "    - {op: append, in: [l, y]}\n"
+             "    - {as: y, op: sum, in: x, dim: 0}\n"
+             "    - {op: append, in: [l, y], del: y}\n"
+             "    - {as: r, op: record, in: {kept: l}, del: l}\n"
+             "    - {as: k, op: field, in: r, field: kept}\n"
+             "    - {as: z, op: pop, in: k}\n"
+             "    - {as: loss, op: sum, in: z, del: z}\n"
+             "    - {as: y, op: item, in: k, index: -1, del: [k, r]}\n"
+             "    - {as: loss, op: sum, in: y, del: y}\n",
+             "+4096 +16 +1024 +4 -1024 +4 -4 -16 <fwd> -4 -4096");
+}
+
+static void cat_spreads_a_list(void **state)
+{
+    struct fixture f;
+
+    evaluate(&f, "",
+             "    - {as: l, op: list, in: [x, x]}\n"
+             "    - {as: y, op: cat, in: l, dim: 1}\n"
+             "    - {as: loss, op: sum, in: y}\n",
+             "+4096 +8192 +4 -8192 <fwd> -4 -4096");
+}
+
+/* ------------------------------------------------------------------ parameters */
+
+static const char modules[] =
+    "plimsoll: 1\n"
+    "model: m\n"
+    "inputs: {x: {dtype: float32, shape: [2, 8, 8, 8]}}\n"
+    "parameters: [late]\n"
+    "blocks:\n"
+    "  model:\n"
+    "    in: [x]\n"
+    "    nodes:\n"
+    "      - {as: s, op: parameter, name: scale, shape: [3]}\n"
+    "      - {as: x, op: conv2d, in: x, channels: 8, kernel: 3, padding: 1, "
+    "bias: false, name: a.conv}\n"
+    "      - {as: x, op: batch_norm, in: x, name: a.norm}\n"
+    "      - {as: x, op: linear, in: x, features: 8, bias: false, name: late}\n"
+    "      - {as: x, op: linear, in: x, features: 8, bias: false, name: again, "
+    "tie: late.weight}\n"
+    "    out: x\n"
+    "main:\n"
+    "  in: [x]\n"
+    "  nodes:\n"
+    "    - {as: y, call: model, in: x}\n"
+    "    - {as: loss, op: sum, in: y}\n"
+    "  out: loss\n";
+
+static void parameters_are_registered_in_order_of_use_after_those_that_the_model_lists(void **state)
+{
+    static const struct plm_strategy strategy = { 0 };
+    static const char *const names[] = { "late.weight",        "scale",
+                                         "a.conv.weight",      "a.norm.weight",
+                                         "a.norm.bias",        "a.norm.running_mean",
+                                         "a.norm.running_var", "a.norm.num_batches_tracked" };
+    struct fixture f;
+    size_t count;
+
+    assert_int_equal(create(&f, modules, &strategy), PLM_OK);
+    const struct param *params = train_params(f.run, &count);
+
+    assert_int_equal(count, sizeof names / sizeof *names);
+    for (size_t i = 0; i < count; i++)
+        assert_string_equal(names_text(&f.names, params[i].name), names[i]);
+    assert_true(params[5].buffer && !params[4].buffer);
+    assert_int_equal(params[7].dtype, DTYPE_INT64);
+    finish(&f);
+}
+
+static void modules_are_loaded_children_first(void **state)
+{
+    static const struct plm_strategy strategy = { .precision = PLM_PRECISION_BF16 };
+    struct fixture f;
+
+    start(&f, modules, &strategy);
+    /* late.weight, a.conv.weight, a.norm: weight, bias, mean, variance, count; then the root's own */
+    assert_string_equal(events_after(&f, 0),
+                        "<start> +128 +1152 +16 +16 +16 +16 +8 +6 <model_load> <optimizer_init>");
+    finish(&f);
+}
+
+static void channels_last_copies_what_has_four_dimensions(void **state)
+{
+    static const struct plm_strategy strategy = { .channels_last = true,
+                                                  .optimizer = PLM_OPTIMIZER_ADAGRAD };
+    struct fixture f;
+
+    start(&f, modules, &strategy);
+    assert_string_equal(events_after(&f, 0),
+                        "<start> +256 +2304 +32 +32 +32 +32 +8 +12 +2304 -2304 <model_load> "
+                        "+256 +12 +2304 +32 +32 <optimizer_init>");
+    finish(&f);
+}
+
+/* ------------------------------------------------------------------ what is refused */
+
+static void refuse(const struct plm_strategy *strategy, enum plm_status status, const char *message)
+{
+    struct fixture f;
+    enum plm_status got = create(&f, perceptron, strategy);
+
+    if (!got)
+        got = train_load(f.run, &f.error);
+    if (!got)
+        got = train_step(f.run, &f.error);
+    assert_int_equal(got, status);
+    assert_string_equal(f.error.message, message);
+    arena_finish(&f.arena);
+}
+
+static void options_that_mean_nothing_are_usage_errors(void **state)
+{
+    refuse(&(struct plm_strategy){ .checkpoint = PLM_CHECKPOINT_AUTO }, PLM_E_USAGE,
+           "checkpoint: auto is decided by a plan, not by a run");
+    refuse(&(struct plm_strategy){ .checkpoint = PLM_CHECKPOINT_EVERY }, PLM_E_USAGE,
+           "checkpoint: N must be at least 1");
+    refuse(
+        &(struct plm_strategy){ .checkpoint = PLM_CHECKPOINT_BLOCKS, .checkpoint_blocks = "1-3" },
+        PLM_E_USAGE, "checkpoint: there is no block 3; the model has 3, counted from 0");
+    refuse(
+        &(struct plm_strategy){ .checkpoint = PLM_CHECKPOINT_BLOCKS, .checkpoint_blocks = "2-1" },
+        PLM_E_USAGE, "checkpoint: blocks are written like 0-3,7, not '2-1'");
+    refuse(&(struct plm_strategy){ .frozen = "." }, PLM_E_USAGE,
+           "frozen: no parameter is left to train");
+}
+
+static void a_frozen_expression_must_compile(void **state)
+{
+    struct fixture f;
+
+    assert_int_equal(create(&f, perceptron, &(struct plm_strategy){ .frozen = "(" }), PLM_OK);
+    assert_int_equal(train_load(f.run, &f.error), PLM_E_USAGE);
+    assert_non_null(strstr(f.error.message, "frozen: '(' is not a regular expression"));
+    arena_finish(&f.arena);
+}
+
+static void what_has_no_effect_is_warned_of(void **state)
+{
+    static const struct plm_strategy strategy = { .frozen = "nothing",
+                                                  .checkpoint = PLM_CHECKPOINT_FULL };
+    struct fixture f;
+    size_t count;
+
+    start(&f, modules, &strategy);
+    const char *const *warnings = train_warnings(f.run, &count);
+
+    assert_int_equal(count, 2);
+    assert_non_null(strstr(warnings[0], "checkpoint"));
+    assert_string_equal(warnings[1], "frozen: no parameter's name matches 'nothing'");
+    finish(&f);
+}
+
+static void one_name_has_one_size(void **state)
+{
+    static const struct plm_strategy strategy = { 0 };
+    static const char text[] =
+        "plimsoll: 1\nmodel: m\ninputs: {x: {dtype: float32, shape: [4, 8]}}\n"
+        "main:\n  in: [x]\n  nodes:\n"
+        "    - {as: x, op: linear, in: x, features: 16, name: a}\n"
+        "    - {as: x, op: linear, in: x, features: 16, name: b, tie: a.weight}\n"
+        "    - {as: loss, op: sum, in: x}\n"
+        "  out: loss\n";
+    struct fixture f;
+
+    assert_int_equal(create(&f, text, &strategy), PLM_E_MODEL);
+    assert_int_equal(f.error.line, 8);
+    assert_string_equal(f.error.message, "linear 'b': 'a.weight' is used with different sizes");
+    arena_finish(&f.arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define CASE(name, strategy, events) cmocka_unit_test(name),
+#include "train-steps.def"
+#undef CASE
+        cmocka_unit_test(marks_stand_where_the_reference_measures),
+        cmocka_unit_test(a_name_bound_again_lets_go_after_the_operator),
+        cmocka_unit_test(arguments_live_as_long_as_the_callers_names),
+        cmocka_unit_test(lists_and_records_keep_what_they_hold),
+        cmocka_unit_test(cat_spreads_a_list),
+        cmocka_unit_test(
+            parameters_are_registered_in_order_of_use_after_those_that_the_model_lists),
+        cmocka_unit_test(modules_are_loaded_children_first),
+        cmocka_unit_test(channels_last_copies_what_has_four_dimensions),
+        cmocka_unit_test(options_that_mean_nothing_are_usage_errors),
+        cmocka_unit_test(a_frozen_expression_must_compile),
+        cmocka_unit_test(what_has_no_effect_is_warned_of),
+        cmocka_unit_test(one_name_has_one_size),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

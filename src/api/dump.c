@@ -41,6 +41,8 @@ static void add_event(struct buf *buf, const struct simulation *sim, size_t i)
         buf_printf(buf, " #%u %llu %s %s %s", event->allocation, (unsigned long long)record->bytes,
                    category_name((enum category)record->category), record_op_name(record),
                    names_text(&sim->names, record->path));
+        if (event->stream && event->kind != EVENT_FREE)
+            buf_printf(buf, " stream %u", event->stream);
     }
 }
 

@@ -241,12 +241,28 @@ static void fully_shard(struct fsdp_state *state)
     pool_free(&g->pool, sharded, size);
 }
 
+/*
+ * hold_last_named() - `for n, p in model.named_parameters(): …`, by which the script froze some of them
+ *
+ * The loop's name stays bound to the last one, which so outlives its sharding.
+ */
+static void hold_last_named(struct fsdp *fsdp)
+{
+    struct run *run = fsdp->run;
+
+    for (size_t i = run->param_count; i-- > 0 && !fsdp->last_named;)
+        if (!run->params[i].buffer)
+            fsdp->last_named = tensor_ref(run->params[i].tensor);
+}
+
 static void wrap(struct run *run)
 {
     struct fsdp *fsdp = run->wrapper_state;
     struct ghost *g = &run->ghost;
 
     assign(fsdp);
+    if (run->strategy->frozen)
+        hold_last_named(fsdp);
     g->category = CATEGORY_PARAMETER;
     g->op = OP_COUNT;
     for (size_t i = 0; i < fsdp->state_count; i++)

@@ -62,6 +62,10 @@ static void call(struct run *run, optimizer_function *fn)
 
 void optimizer_create(struct run *run)
 {
+    struct schedule *schedule = run->ghost.schedule;
+
+    if (run->strategy->parallel.cpu_offload)
+        run->ghost.schedule = NULL; /* its parameters are on the host */
     if (optimizer_exists(run))
         call(run, optimizer_of(run)->create);
 }

@@ -169,7 +169,7 @@ struct plm_memory {
     plm_bytes requested; /* what tensors asked for and hold */
     plm_bytes allocated; /* the allocator's blocks that are in use (max_memory_allocated) */
     plm_bytes reserved;  /* what the allocator holds from the device (max_memory_reserved) */
-    plm_bytes device;    /* reserved + context: what nvidia-smi shows for the process */
+    plm_bytes device;    /* reserved + context + NCCL: what nvidia-smi shows for the process */
 };
 
 struct plm_phase {
@@ -219,6 +219,7 @@ struct plm_result {
     bool has_minimum_capacity;
     plm_bytes minimum_capacity;  /* for the allocator, context not counted */
     plm_bytes capacity, context; /* 0: none given */
+    plm_bytes nccl, nccl_low, nccl_high; /* buffers of its communicators: usual, and the range */
     uint64_t retries;            /* the allocator freed its cache and tried again */
     uint64_t fallbacks; /* failed allocations that were caught (cuDNN takes another plan) */
     const struct plm_step_peak *steps;

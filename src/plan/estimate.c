@@ -1,7 +1,7 @@
 /*
  * plan/estimate.c - what a simulation says, as a struct plm_result
  *
- *     requested <= allocated <= reserved,   device = reserved + context
+ *     requested <= allocated <= reserved,   device = reserved + context + nccl
  */
 #include <string.h>
 
@@ -33,7 +33,7 @@ static struct plm_memory memory_of(const struct simulation *sim, const struct me
         .requested = sizes->requested,
         .allocated = sizes->allocated,
         .reserved = sizes->reserved,
-        .device = sizes->reserved + sim->context,
+        .device = sizes->reserved + simulation_outside(sim),
     };
 }
 
@@ -180,6 +180,9 @@ void estimate_result(struct simulation *sim,
         .peak = memory_of(sim, &sim->replay.peak),
         .capacity = sim->capacity,
         .context = sim->context,
+        .nccl = sim->nccl.usual,
+        .nccl_low = sim->nccl.low,
+        .nccl_high = sim->nccl.high,
         .retries = stats->retries,
         .fallbacks = sim->replay.tries_failed,
         .device = sim->strategy.device,

@@ -111,7 +111,7 @@ static struct plm_memory figures(const struct simulation *sim)
     const struct memory_sizes *peak = &sim->replay.peak;
 
     return (struct plm_memory){ peak->requested, peak->allocated, peak->reserved,
-                                peak->reserved + sim->context };
+                                peak->reserved + simulation_outside(sim) };
 }
 
 /* finishes_at_all() - play the same schedule in the whole capacity */

@@ -62,11 +62,14 @@ static enum plm_status set_surroundings(struct simulation *sim, struct plm_error
     sim->around.workspace_bytes = s->cudnn_workspace_bytes;
     sim->capacity = s->capacity ? s->capacity : device ? device->total : 0;
     sim->context = s->has_context ? s->context : device ? device->context : 0;
+    sim->nccl = nccl_bytes(s);
     sim->has_device = sim->capacity > 0;
-    if (sim->has_device && sim->context >= sim->capacity)
-        return plm_fail(reterr, PLM_E_USAGE,
-                        "the context of %llu bytes leaves nothing of a capacity of %llu",
-                        (unsigned long long)sim->context, (unsigned long long)sim->capacity);
+    if (sim->has_device && simulation_outside(sim) >= sim->capacity)
+        return plm_fail(
+            reterr, PLM_E_USAGE,
+            "the context of %llu bytes and NCCL's %llu leave nothing of a capacity of %llu",
+            (unsigned long long)sim->context, (unsigned long long)sim->nccl.usual,
+            (unsigned long long)sim->capacity);
     return PLM_OK;
 }
 
@@ -105,9 +108,14 @@ plm_bytes simulation_unknown_workspace(const struct simulation *sim)
     return bytes_mul(4, train_ghost(sim->run)->operands_most, &range) ? range : UINT64_MAX;
 }
 
+plm_bytes simulation_outside(const struct simulation *sim)
+{
+    return sim->context + sim->nccl.usual;
+}
+
 plm_bytes simulation_usable(const struct simulation *sim)
 {
-    return sim->has_device ? sim->capacity - sim->context : 0;
+    return sim->has_device ? sim->capacity - simulation_outside(sim) : 0;
 }
 
 static enum plm_status build_graph(const struct subject *subject,

@@ -9,6 +9,7 @@
 
 #include "memory/replay.h"
 #include "model/model.h"
+#include "plan/nccl.h"
 #include "plimsoll/plimsoll.h"
 #include "train/train.h"
 
@@ -29,6 +30,7 @@ struct simulation {
     struct memory_options memory_options;
     plm_bytes capacity; /* device's total, as the strategy has it; 0: none */
     plm_bytes context;
+    struct nccl_bytes nccl; /* beside the context */
     bool has_device; /* some capacity was given */
     const struct graph *graph;
     struct schedule schedule;
@@ -78,7 +80,10 @@ size_t simulation_phase_at(const struct simulation *sim, size_t event);
  */
 plm_bytes simulation_unknown_workspace(const struct simulation *sim);
 
-/* simulation_usable() - what the allocator may hold: capacity less context; 0: no limit */
+/* simulation_outside() - what the process holds of the device beside the allocator: context and NCCL's buffers */
+plm_bytes simulation_outside(const struct simulation *sim);
+
+/* simulation_usable() - what the allocator may hold: capacity less what is outside; 0: no limit */
 plm_bytes simulation_usable(const struct simulation *sim);
 
 #endif

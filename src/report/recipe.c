@@ -58,6 +58,26 @@ static const char *workspace_text(const struct plm_strategy *strategy, struct ar
     return arena_copy(arena, text, strlen(text));
 }
 
+/* add_used() - a number of ranks or the like, when it is used at all */
+static void add_used(struct items *items, const char *key, int64_t count)
+{
+    if (count > 0)
+        add_count(items, key, count, false);
+}
+
+/* add_parallel() - what is used of it, and nothing else */
+static void add_parallel(struct items *items, const struct plm_parallel *p)
+{
+    add_used(items, "ddp", p->ddp);
+    add_used(items, "zero_redundancy", p->zero_optimizer);
+    add_used(items, "data_parallel", p->data_parallel);
+    if (p->bucket_cap_mb > 0)
+        add(items, (struct recipe_item){
+                       .key = "bucket_cap_mb", .kind = RECIPE_REAL, .real = p->bucket_cap_mb });
+    if (p->gradient_as_bucket_view)
+        add_bool(items, "gradient_as_bucket_view", true);
+}
+
 const struct recipe_item *recipe_items(const struct report *report,
                                        struct arena *arena,
                                        size_t *ret_count)
@@ -89,6 +109,7 @@ const struct recipe_item *recipe_items(const struct report *report,
     add_text(&items, "frozen", s->frozen, !s->frozen);
     add_bool(&items, "eval", s->eval);
     add_bool(&items, "channels_last", s->channels_last);
+    add_parallel(&items, &s->parallel);
     if (s->steps > 0)
         add_count(&items, "steps", s->steps, true);
     else

@@ -96,6 +96,9 @@ static void write_device(struct json *json, const struct plm_result *r)
     else
         json_field_null(json, "capacity_bytes");
     json_field_uint(json, "context_bytes", r->context);
+    json_field_uint(json, "nccl_bytes", r->nccl);
+    json_field_uint(json, "nccl_low_bytes", r->nccl_low);
+    json_field_uint(json, "nccl_high_bytes", r->nccl_high);
 }
 
 static void write_steps(struct json *json, const struct plm_result *r)

@@ -155,7 +155,7 @@ static void figure(struct layout *layout, const char *name, plm_bytes bytes, con
 /* text_figures() - the four figures that people confuse */
 void text_figures(struct layout *layout, const struct plm_result *r)
 {
-    char context[UNITS_TEXT], meaning[64];
+    char context[UNITS_TEXT], low[UNITS_TEXT], high[UNITS_TEXT], meaning[64];
 
     layout_heading(layout, r->out_of_memory ? "Reached before it failed" : "Peak memory");
     line(layout);
@@ -168,6 +168,11 @@ void text_figures(struct layout *layout, const struct plm_result *r)
     else
         snprintf(meaning, sizeof meaning, "reserved; no context counted");
     figure(layout, "device", r->peak.device, meaning);
+    if (r->nccl > 0) {
+        snprintf(meaning, sizeof meaning, "of it; may be %s to %s",
+                 units_format_bytes(r->nccl_low, low), units_format_bytes(r->nccl_high, high));
+        figure(layout, "NCCL", r->nccl, meaning);
+    }
     if (r->has_minimum_capacity)
         figure(layout, "minimum", r->minimum_capacity, "the allocator gets by with this");
 }

@@ -173,7 +173,8 @@ static void write_data(struct page *page)
     json_field_int(json, "batch", r->batch);
     json_field_int(json, "seq", r->seq);
     json_field_uint(json, "events", page->report->timeline->event_count);
-    json_field_uint(json, "limit", r->capacity > r->context ? r->capacity - r->context : 0);
+    json_field_uint(json, "limit",
+                    r->capacity > r->context + r->nccl ? r->capacity - r->context - r->nccl : 0);
     json_field_uint(json, "allocated", r->peak.allocated);
     json_field_uint(json, "reserved", r->peak.reserved);
     json_field_uint(json, "least", page->least);

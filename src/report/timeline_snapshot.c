@@ -50,7 +50,7 @@ static void write_failure(struct pickle *pickle, const struct timeline_report *r
     const struct plm_result *r = report->result;
     const struct plm_timeline *timeline = report->timeline;
     plm_bytes taken =
-        r->context +
+        r->context + r->nccl +
         (timeline->event_count ? timeline->moments[timeline->event_count - 1].reserved : 0);
 
     pickle_open_dict(pickle);

@@ -109,7 +109,8 @@ static void draw_areas(const struct picture *picture)
 static void draw_capacity(const struct picture *picture)
 {
     const struct plm_result *r = picture->report->result;
-    plm_bytes usable = r->capacity > r->context ? r->capacity - r->context : 0;
+    plm_bytes outside = r->context + r->nccl;
+    plm_bytes usable = r->capacity > outside ? r->capacity - outside : 0;
     char bytes[UNITS_TEXT];
     double y = y_of(picture, (double)usable);
 
@@ -213,7 +214,8 @@ void timeline_write_svg(const struct timeline_report *report, struct buf *out)
 {
     struct picture picture = { .report = report, .out = out };
     const struct plm_result *r = report->result;
-    plm_bytes usable = r->capacity > r->context ? r->capacity - r->context : 0;
+    plm_bytes outside = r->context + r->nccl;
+    plm_bytes usable = r->capacity > outside ? r->capacity - outside : 0;
 
     picture.bands = bands_make(report->timeline, RIGHT - LEFT, out->arena);
     picture.top = 1.06 * (double)num_max(picture.bands->reserved, 1);

@@ -68,6 +68,7 @@ void optimizer_create(struct run *run)
         run->ghost.schedule = NULL; /* its parameters are on the host */
     if (optimizer_exists(run))
         call(run, optimizer_of(run)->create);
+    run->ghost.schedule = schedule;
 }
 
 void optimizer_step(struct run *run)

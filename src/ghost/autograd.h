@@ -68,10 +68,14 @@ struct node {
     uint32_t refs;
     uint32_t edge_count, saved_count, number_count, output_count;
     uint32_t visit, dependencies; /* of the engine's pass */
+    uint32_t selected;            /* the pass that may run it, when only some nodes are run */
     uint64_t sequence;            /* UINT64_MAX for AccumulateGrad */
     struct node *next_dead;
     struct tensor *leaf; /* AccumulateGrad: the parameter, which a graph so keeps alive; owned */
     struct hook *hooks;  /* first registered first */
+    struct tensor **
+        capture; /* [output_count]: where the next pass leaves the gradients that it is given; or NULL */
+    const struct backward *sliced; /* CopySlices: of the operator that overwrote a view */
     enum op_kind op;
     name_id path;
     struct edge *edges;     /* [edge_count] */
@@ -114,7 +118,9 @@ struct tensor *node_attach_inplace(struct node *n, struct tensor *x);
 /* node_needs() - must apply() make the gradient of input @i? */
 static inline bool node_needs(const struct node *n, uint32_t i)
 {
-    return n && n->edges[i].node;
+    const struct node *next = n ? n->edges[i].node : NULL;
+
+    return next && (!n->ghost->selects || next->selected == n->ghost->selects);
 }
 
 /*
@@ -145,6 +151,28 @@ void autograd_grad_dtype(struct tensor *x, enum dtype dtype);
  * @grad may be NULL: ones_like(root), held until the end. Nested calls (reentrant checkpointing) are allowed.
  */
 void autograd_backward(struct ghost *g, struct tensor *root, struct tensor *grad);
+
+/*
+ * struct autograd_call - torch.autograd.backward(roots, grads); with inputs torch.autograd.grad(roots, inputs, grads)
+ *
+ * With @inputs only nodes that lead to them run, and what arrives at them is handed out in @ret instead of being accumulated.
+ */
+struct autograd_call {
+    const struct edge *roots;    /* [root_count], borrowed */
+    struct tensor *const *grads; /* [root_count], borrowed */
+    uint32_t root_count, input_count;
+    const struct edge *inputs; /* [input_count], borrowed */
+    struct tensor **ret;       /* [input_count]: owned, NULL where nothing arrived */
+    bool keep_graph;           /* retain_graph: saved tensors are not released */
+};
+void autograd_run(struct ghost *g, const struct autograd_call *call);
+
+/* autograd_select() - of the nodes between the roots and @inputs, stamp those that lead to an input; returns the stamp */
+uint32_t autograd_select(struct ghost *g,
+                         const struct edge *roots,
+                         uint32_t root_count,
+                         const struct edge *inputs,
+                         uint32_t input_count);
 
 /* autograd_hook() - have @call called with the gradient of @x, which a node made, before that node runs */
 void autograd_hook(struct tensor *x,

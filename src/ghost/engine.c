@@ -15,7 +15,8 @@ enum { APPLY_EDGES = 16 }; /* more edges than this are rare: cat and stack of ma
 /* struct task - one call of backward(); nested calls have one each */
 struct task {
     struct ghost *ghost;
-    uint32_t visit;
+    const struct autograd_call *call;
+    uint32_t visit, selects;
     struct node **heap; /* [heap_count] ready nodes, a max-heap by sequence */
     size_t heap_count, heap_capacity;
     struct node **stack; /* scratch of the search */
@@ -82,16 +83,26 @@ static void discover(struct task *task, struct node *n)
     arena_push(task->ghost->arena, task->stack, task->stack_count, task->stack_capacity, n);
 }
 
+/* may_run() - in this pass: all, or those that lead to an input */
+static bool may_run(const struct task *task, const struct node *n)
+{
+    return n && (!task->selects || n->selected == task->selects);
+}
+
 static void count_dependencies(struct task *task, struct node *root)
 {
-    discover(task, root);
+    if (!may_run(task, root))
+        return;
+    if (root->visit != task->visit)
+        discover(task, root);
+    root->dependencies++;
     while (task->stack_count > 0) {
         struct node *n = task->stack[--task->stack_count];
 
         for (uint32_t i = 0; i < n->edge_count; i++) {
             struct node *next = n->edges[i].node;
 
-            if (!next)
+            if (!may_run(task, next))
                 continue;
             if (next->visit != task->visit)
                 discover(task, next);
@@ -144,10 +155,35 @@ static void release_saved(struct node *n)
         checkpoint_forget(&n->saved[i]);
 }
 
+/* hand_out() - what has arrived at an input of autograd.grad(); true when the node was only that */
+static bool hand_out(const struct task *task, struct node *n)
+{
+    const struct autograd_call *call = task->call;
+    bool is_input = false;
+
+    for (uint32_t i = 0; i < call->input_count; i++) {
+        if (call->inputs[i].node != n)
+            continue;
+        call->ret[i] = tensor_ref(n->outputs[call->inputs[i].input_nr].gradient);
+        is_input = true;
+    }
+    for (uint32_t i = 0; is_input && i < n->edge_count; i++)
+        if (node_needs(n, i))
+            return false;
+    for (uint32_t i = 0; is_input && i < n->output_count; i++) {
+        tensor_drop(n->outputs[i].gradient);
+        n->outputs[i].gradient = NULL;
+    }
+    return is_input;
+}
+
 /* evaluate_function() */
 static void run_node(struct task *task, struct node *n)
 {
     struct ghost *g = task->ghost;
+
+    if (hand_out(task, n))
+        return;
     struct tensor *few_in[4], *few_out[APPLY_EDGES];
     struct tensor **grads = few_in, **ret = few_out;
 
@@ -166,6 +202,9 @@ static void run_node(struct task *task, struct node *n)
     }
     g->op = n->op;
     g->path = n->path;
+    for (uint32_t i = 0; n->capture && i < n->output_count; i++)
+        n->capture[i] = tensor_ref(grads[i]);
+    n->capture = NULL;
     for (const struct hook *hook = n->hooks; hook; hook = hook->next)
         hook->call(hook->context, grads[hook->output_nr]);
     if (any)
@@ -175,11 +214,12 @@ static void run_node(struct task *task, struct node *n)
             ret[i] = validated(ret[i], node_input(n, i));
     for (uint32_t i = 0; i < n->output_count; i++)
         tensor_drop(grads[i]);
-    release_saved(n);
+    if (!task->call->keep_graph)
+        release_saved(n);
     for (uint32_t i = 0; i < n->edge_count; i++) {
         struct node *next = n->edges[i].node;
 
-        if (!next)
+        if (!may_run(task, next))
             continue;
         if (ret[i])
             add_to_buffer(&next->outputs[n->edges[i].input_nr], &ret[i]);
@@ -245,6 +285,106 @@ static void drain(struct task *task)
     }
 }
 
+/* push_unseen() - a node of a search, once */
+static void push_unseen(struct task *task, struct node *n)
+{
+    if (n && n->visit != task->visit) {
+        n->visit = task->visit;
+        arena_push(task->ghost->arena, task->stack, task->stack_count, task->stack_capacity, n);
+    }
+}
+
+uint32_t autograd_select(struct ghost *g,
+                         const struct edge *roots,
+                         uint32_t root_count,
+                         const struct edge *inputs,
+                         uint32_t input_count)
+{
+    struct task task = { .ghost = g, .visit = ++g->visit };
+
+    for (uint32_t i = 0; i < input_count; i++)
+        if (inputs[i].node)
+            inputs[i].node->selected = task.visit;
+    for (uint32_t i = 0; i < root_count; i++)
+        push_unseen(&task, roots[i].node);
+    for (size_t i = 0; i < task.stack_count; i++)
+        for (uint32_t k = 0; k < task.stack[i]->edge_count; k++)
+            push_unseen(&task, task.stack[i]->edges[k].node);
+    for (bool changes = true; changes;) {
+        changes = false;
+        for (size_t i = task.stack_count; i-- > 0;) {
+            struct node *n = task.stack[i];
+
+            for (uint32_t k = 0; k < n->edge_count && n->selected != task.visit; k++)
+                if (n->edges[k].node && n->edges[k].node->selected == task.visit) {
+                    n->selected = task.visit;
+                    changes = true;
+                }
+        }
+    }
+    return task.visit;
+}
+
+/* feed() - what GraphRoot does: a gradient for each root */
+static void feed(struct task *task, const struct autograd_call *call)
+{
+    for (uint32_t i = 0; i < call->root_count; i++) {
+        struct node *root = call->roots[i].node;
+        struct tensor *grad;
+
+        if (!may_run(task, root))
+            continue;
+        grad = tensor_ref(call->grads[i]);
+        add_to_buffer(&root->outputs[call->roots[i].input_nr], &grad);
+        tensor_drop(grad);
+        if (--root->dependencies == 0)
+            heap_push(task, root);
+    }
+}
+
+void autograd_run(struct ghost *g, const struct autograd_call *call)
+{
+    struct ghost outer = *g; /* what this call changes and must put back */
+    struct task task = { .ghost = g, .call = call };
+
+    if (g->halt || call->root_count == 0)
+        return;
+    if (call->input_count > 0)
+        task.selects =
+            autograd_select(g, call->roots, call->root_count, call->inputs, call->input_count);
+    task.visit = ++g->visit;
+    g->selects = task.selects;
+    g->category = CATEGORY_ACTIVATION_GRADIENT;
+    g->grad_enabled = false;
+    g->backward = true;
+    g->thread = 1;
+    g->frame = NULL;
+    g->autocast.enabled = false;
+    g->callbacks = NULL;
+    for (uint32_t i = 0; i < call->root_count; i++)
+        node_ref(call->roots[i].node);
+    for (uint32_t i = 0; i < call->root_count; i++)
+        count_dependencies(&task, call->roots[i].node);
+    feed(&task, call);
+    while (task.heap_count > 0 && !g->halt)
+        run_node(&task, heap_pop(&task));
+    drain(&task);
+    run_callbacks(g);
+    for (uint32_t i = 0; i < call->root_count; i++)
+        node_drop(call->roots[i].node);
+    resume(&task);
+    g->selects = outer.selects;
+    g->category = outer.category;
+    g->grad_enabled = outer.grad_enabled;
+    g->backward = outer.backward;
+    g->thread = outer.thread;
+    g->frame = outer.frame;
+    g->callbacks = outer.callbacks;
+    g->autocast.enabled = outer.autocast.enabled;
+    g->op = outer.op;
+    g->path = outer.path;
+}
+
 void autograd_backward(struct ghost *g, struct tensor *root, struct tensor *grad)
 {
     if (!root || g->halt)
@@ -255,35 +395,13 @@ void autograd_backward(struct ghost *g, struct tensor *root, struct tensor *grad
         return;
     }
     struct edge edge = autograd_edge(root);
-    struct node *first = edge.node;
-    struct task task = { .ghost = g, .visit = ++g->visit };
-    struct ghost outer = *g; /* what this call changes and must put back */
+    enum category category = g->category;
 
     g->category = CATEGORY_ACTIVATION_GRADIENT;
     TENSOR_AUTO *ones = grad ? tensor_ref(grad) : tensor_like(g, root, root->dtype);
 
-    g->grad_enabled = false;
-    g->backward = true;
-    g->thread = 1;
-    g->frame = NULL;
-    g->autocast.enabled = false;
-    g->callbacks = NULL;
-    count_dependencies(&task, first);
-    first->outputs[edge.input_nr].gradient = tensor_ref(ones);
-    heap_push(&task, first);
-    while (task.heap_count > 0 && !g->halt)
-        run_node(&task, heap_pop(&task));
-    drain(&task);
-    run_callbacks(g);
-    node_drop(first);
-    resume(&task);
-    g->category = outer.category;
-    g->grad_enabled = outer.grad_enabled;
-    g->backward = outer.backward;
-    g->thread = outer.thread;
-    g->frame = outer.frame;
-    g->callbacks = outer.callbacks;
-    g->autocast.enabled = outer.autocast.enabled;
-    g->op = outer.op;
-    g->path = outer.path;
+    g->category = category;
+    if (!g->halt)
+        autograd_run(g, &(struct autograd_call){ .roots = &edge, .grads = &ones, .root_count = 1 });
+    node_drop(edge.node);
 }

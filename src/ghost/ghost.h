@@ -103,6 +103,7 @@ struct ghost {
 
     uint64_t sequence; /* of autograd nodes */
     uint32_t visit;    /* stamp of the engine's passes over the graph */
+    uint32_t selects;  /* the stamp of the nodes that may run now; 0: all */
     struct node *dead; /* nodes to be torn down: a list, so that long chains need no stack */
     bool burying;
 

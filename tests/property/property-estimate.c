@@ -15,7 +15,7 @@
 #include "plimsoll/plimsoll.h"
 #include "support/test.h"
 
-enum { SEEDS = 60, PAGE = 2 << 20 };
+enum { SEEDS = 60, PAGE = 2 << 20, STEPS = 8 /* as many as are run without --steps */ };
 
 /* models with dims that make a run short */
 static const struct subject {
@@ -151,6 +151,9 @@ static void check_figures(const struct plm_result *result)
 
 static void check_capacity(struct plm_model *model, struct plm_strategy strategy)
 {
+    /* a device, for the allocator reserves address space in proportion to it */
+    strategy.capacity = (plm_bytes)1 << 40;
+    strategy.has_context = true;
     strategy.minimum_capacity = true;
     struct plm_estimate *answer = estimate(model, &strategy);
     const struct plm_result *result = plm_estimate_result(answer);
@@ -159,9 +162,9 @@ static void check_capacity(struct plm_model *model, struct plm_strategy strategy
     assert_true(result->minimum_capacity >= result->peak.requested);
     assert_true(result->minimum_capacity % PAGE == 0);
     strategy.minimum_capacity = false;
-    strategy.has_context = true;
     strategy.capacity = result->minimum_capacity;
-    /* in it the run finishes, in a page less it does not, and in neither is it exceeded */
+    /* in it the run finishes, however long; in a page less it does not, and in neither is it exceeded */
+    strategy.steps = STEPS;
     for (int less = 0; less < 2; less++, strategy.capacity -= PAGE) {
         struct plm_estimate *tight = estimate(model, &strategy);
 

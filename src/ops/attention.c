@@ -135,6 +135,28 @@ static struct tensor *float_mask(struct ghost *g, struct tensor *mask, enum dtyp
     return tensor_like(g, mask, dtype);
 }
 
+/* preprocess_mask(): rows that do not start at a multiple of 8 elements are padded, then seen as [B, H, Sq, Sk] */
+static struct tensor *aligned_mask(const struct attention *a)
+{
+    struct tensor *mask = a->mask;
+    int64_t sizes[4] = { a->query->sizes[0], a->query->sizes[1], a->query->sizes[2],
+                         a->key->sizes[2] };
+    bool aligned = mask->dims > 0;
+
+    for (unsigned i = 0; i + 1 < mask->dims; i++)
+        aligned = aligned && mask->strides[i] % 8 == 0;
+    aligned = aligned && mask->strides[mask->dims - 1] == 1;
+    if (aligned)
+        return view_expand(mask, 4, sizes);
+    if (mask->dims == 0)
+        return ghost_fail(a->g, PLM_E_MODEL, "a mask of at least one dimension was expected");
+    int64_t last = mask->sizes[mask->dims - 1];
+    TENSOR_AUTO *wide = view_pad(mask, (int64_t[]){ 0, 8 - last % 8 }, 2);
+    TENSOR_AUTO *cut = view_slice(wide, -1, 0, last, 1);
+
+    return view_expand(cut, 4, sizes);
+}
+
 static bool check(struct ghost *g, const struct attention *a)
 {
     const struct tensor *q = a->query, *k = a->key, *v = a->value;
@@ -201,5 +223,12 @@ void op_scaled_dot_product_attention(struct ghost *g,
         mask && mask->dtype == DTYPE_BOOL ? float_mask(g, mask, a.query->dtype) : tensor_ref(mask);
 
     a.mask = converted;
-    ret[0] = kernel(&a);
+    if (a.mask && kernel == attention_efficient) { /* takes its place */
+        struct tensor *aligned = aligned_mask(&a);
+
+        tensor_drop(converted);
+        converted = aligned;
+        a.mask = aligned;
+    }
+    ret[0] = g->halt ? NULL : kernel(&a);
 }

@@ -149,41 +149,20 @@ static void efficient_apply(struct ghost *g,
 static const struct backward efficient_backward = { "ScaledDotProductEfficientAttentionBackward0",
                                                     efficient_apply };
 
-/* preprocess_mask(): rows that do not start at a multiple of 8 elements are padded, then seen as [B, H, Sq, Sk] */
-static struct tensor *aligned_mask(const struct attention *a)
-{
-    struct tensor *mask = a->mask;
-    int64_t sizes[4] = { a->query->sizes[0], a->query->sizes[1], a->query->sizes[2],
-                         a->key->sizes[2] };
-    bool aligned = mask->dims > 0;
-
-    for (unsigned i = 0; i + 1 < mask->dims; i++)
-        aligned = aligned && mask->strides[i] % 8 == 0;
-    aligned = aligned && mask->strides[mask->dims - 1] == 1;
-    if (aligned)
-        return view_expand(mask, 4, sizes);
-    if (mask->dims == 0)
-        return ghost_fail(a->g, PLM_E_MODEL, "a mask of at least one dimension was expected");
-    int64_t last = mask->sizes[mask->dims - 1];
-    TENSOR_AUTO *wide = view_pad(mask, (int64_t[]){ 0, 8 - last % 8 }, 2);
-    TENSOR_AUTO *cut = view_slice(wide, -1, 0, last, 1);
-
-    return view_expand(cut, 4, sizes);
-}
-
-static struct tensor *efficient(const struct attention *a, struct tensor *mask)
+struct tensor *attention_efficient(const struct attention *a)
 {
     struct ghost *g = a->g;
     struct tensor *q = a->query;
     bool records = attention_records(a);
     bool seeds = g->around.framework->efficient_seeds && a->dropout == 0;
-    struct node *n = node_new(g, &efficient_backward,
-                              (struct tensor *[]){ q, a->key, a->value, mask }, 4, SAVED_COUNT, 0);
+    struct node *n =
+        node_new(g, &efficient_backward, (struct tensor *[]){ q, a->key, a->value, a->mask }, 4,
+                 SAVED_COUNT, 0);
 
     node_save(n, SAVED_QUERY, q);
     node_save(n, SAVED_KEY, a->key);
     node_save(n, SAVED_VALUE, a->value);
-    node_save(n, SAVED_MASK, mask);
+    node_save(n, SAVED_MASK, a->mask);
     TENSOR_AUTO *seed = seeds ? tensor_new_bytes(g, 8) : NULL;
     TENSOR_AUTO *offset = seeds ? tensor_new_bytes(g, 8) : NULL;
     struct tensor *out =
@@ -196,13 +175,6 @@ static struct tensor *efficient(const struct attention *a, struct tensor *mask)
     node_save_output(n, SAVED_SEED, seed);
     node_save_output(n, SAVED_OFFSET, offset);
     return node_attach(n, out);
-}
-
-struct tensor *attention_efficient(const struct attention *a)
-{
-    TENSOR_AUTO *mask = a->mask ? aligned_mask(a) : NULL;
-
-    return a->g->halt ? NULL : efficient(a, mask);
 }
 
 /* ------------------------------------------------------------------ cuDNN */

@@ -166,8 +166,12 @@ static struct tensor *flash(const struct attention *a)
     TENSOR_AUTO *rng = random ? tensor_new_bytes(g, 16) : NULL;
     TENSOR_AUTO *unused = random ? tensor_new_bytes(g, 8) : NULL;
 
-    if (a->dropout > 0)
-        ghost_scratch(g, 16);
+    if (a->dropout > 0) { /* the state that dropout draws takes the place of the empty one */
+        struct tensor *drawn = tensor_new_bytes(g, 16);
+
+        tensor_drop(rng);
+        rng = drawn;
+    }
     node_save_output(n, SAVED_OUT, out);
     node_save_output(n, SAVED_LSE, lse);
     node_save_output(n, SAVED_RNG, rng);

@@ -231,6 +231,7 @@ struct plm_result {
     size_t live_by_category_count, live_by_block_count, live_by_operator_count;
     const struct plm_ledger_line *ledger;
     size_t ledger_count;
+    const char *checkpoint_chosen; /* by PLM_CHECKPOINT_AUTO: "none" or "blocks=0-3,7"; else NULL */
     const char *advice;          /* one line: where the peak is and what would lower it */
     const char *const *warnings; /* for stderr */
     size_t warning_count;
@@ -365,6 +366,7 @@ struct plm_plan_result {
     const struct plm_candidate *candidates; /* around the answer, by batch */
     size_t candidate_count;
     bool not_monotone;               /* a smaller batch that was tried is not safe */
+    bool limited; /* nothing larger was asked for: a limit of the search, not memory, ends it */
     const struct plm_result *result; /* the estimate at the answer, or at the smallest batch */
 };
 PLM_API PLM_MUST_CHECK enum plm_status plm_plan(struct plm_model *model,

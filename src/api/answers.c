@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/internal.h"
+#include "base/buf.h"
 #include "plan/search.h"
 
 /* copy_strategy() - what the caller may let go of after the call goes into the estimate's arena */
@@ -30,15 +31,27 @@ static struct plm_strategy copy_strategy(const struct plm_strategy *from, struct
     return s;
 }
 
-enum plm_status plm_estimate(struct plm_model *model,
+/* chosen_text() - what PLM_CHECKPOINT_AUTO became, as the option is written */
+static const char *chosen_text(const struct plm_strategy *chosen, struct arena *arena)
+{
+    struct buf text = { .arena = arena };
+
+    if (chosen->checkpoint == PLM_CHECKPOINT_NONE)
+        return "none";
+    buf_printf(&text, "blocks=%s", chosen->checkpoint_blocks);
+    return buf_string(&text);
+}
+
+enum plm_status api_estimate(struct plm_model *model,
                              const struct plm_strategy *strategy,
+                             plm_bytes cut,
                              struct plm_estimate **ret_estimate,
                              struct plm_error *reterr)
 {
     struct arena own = { 0 };
     struct plm_estimate *estimate = arena_new(&own, struct plm_estimate);
     struct plm_strategy copy = copy_strategy(strategy, &own), chosen;
-    enum plm_status status = search_checkpoint(&model->subject, &copy, 0, &own, &chosen, reterr);
+    enum plm_status status = search_checkpoint(&model->subject, &copy, cut, &own, &chosen, reterr);
 
     if (status == PLM_OK)
         status = simulate(&model->subject, &chosen, 0, &estimate->sim, reterr);
@@ -49,8 +62,23 @@ enum plm_status plm_estimate(struct plm_model *model,
     }
     estimate->own = own;
     estimate_result(&estimate->sim, model->warnings, model->warning_count, &estimate->result);
-    *ret_estimate = estimate;
-    return PLM_OK;
+    if (copy.checkpoint == PLM_CHECKPOINT_AUTO)
+        estimate->result.checkpoint_chosen = chosen_text(&chosen, &estimate->own);
+    if (copy.minimum_capacity)
+        status = estimate_minimum(&model->subject, &chosen, &estimate->result, reterr);
+    if (status == PLM_OK)
+        *ret_estimate = estimate;
+    else
+        plm_estimate_destroy(estimate);
+    return status;
+}
+
+enum plm_status plm_estimate(struct plm_model *model,
+                             const struct plm_strategy *strategy,
+                             struct plm_estimate **ret_estimate,
+                             struct plm_error *reterr)
+{
+    return api_estimate(model, strategy, 0, ret_estimate, reterr);
 }
 
 const struct plm_result *plm_estimate_result(const struct plm_estimate *estimate)

@@ -31,9 +31,10 @@ struct plm_plan {
     struct plm_estimate *estimate; /* at the answer */
 };
 
-/* api_estimate() - plm_estimate(), with a margin taken off the capacity */
+/* api_estimate() - an estimate; what PLM_CHECKPOINT_AUTO chooses leaves @cut of the capacity free */
 PLM_MUST_CHECK enum plm_status api_estimate(struct plm_model *model,
                                             const struct plm_strategy *strategy,
+                                            plm_bytes cut,
                                             struct plm_estimate **ret_estimate,
                                             struct plm_error *reterr);
 

@@ -27,7 +27,8 @@ enum plm_status plm_plan(struct plm_model *model,
         strategy.batch = plan->result.batch ? plan->result.batch : plan->result.candidates[0].batch;
         strategy.accumulate =
             plan->result.batch ? plan->result.accumulate : plan->result.candidates[0].accumulate;
-        status = plm_estimate(model, &strategy, &plan->estimate, reterr);
+        status = api_estimate(model, &strategy, plan->result.margin + plan->result.reserve,
+                              &plan->estimate, reterr);
     }
     if (status != PLM_OK) {
         arena_finish(&own);

@@ -124,12 +124,12 @@ bool units_parse_real(const char *text, double *ret_value)
 
 const char *units_format_bytes(plm_bytes bytes, char text[UNITS_TEXT])
 {
-    static const char *const names[] = { "B", "KiB", "MiB", "GiB" };
+    static const char *const names[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
     int unit = 0;
     double value = (double)bytes;
 
-    /* past 1023.995 the next unit reads better than "1024.00" */
-    for (; unit < 3 && value >= 1023.995; unit++)
+    /* past 1023.995 the next unit reads better than "1024.00"; devices are compared in GiB, as long as those have four digits */
+    for (; unit < 6 && value >= (unit < 3 ? 1023.995 : 9999.995); unit++)
         value /= 1024;
     if (unit == 0)
         snprintf(text, UNITS_TEXT, "%u B", (unsigned)bytes);

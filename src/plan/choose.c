@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/error.h"
 #include "plan/search.h"
 
 enum { MEASURED_MOST = 64 }; /* places that are simulated one by one */
@@ -54,6 +55,33 @@ static int by_worth(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
+static int by_number(const void *a, const void *b)
+{
+    const uint32_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* add_ranges() - "0-3,7" */
+static void add_ranges(struct buf *buf,
+                       const struct place *places,
+                       size_t count,
+                       struct arena *arena)
+{
+    uint32_t *numbers = arena_array(arena, uint32_t, count);
+
+    for (size_t i = 0; i < count; i++)
+        numbers[i] = places[i].number;
+    qsort(numbers, count, sizeof *numbers, by_number);
+    for (size_t first = 0, last; first < count; first = last + 1) {
+        for (last = first; last + 1 < count && numbers[last + 1] == numbers[last] + 1;)
+            last++;
+        buf_printf(buf, "%s%u", first ? "," : "", numbers[first]);
+        if (last > first)
+            buf_printf(buf, "-%u", numbers[last]);
+    }
+}
+
 /* with_places() - the strategy that checkpoints the first @count of @places */
 static struct plm_strategy with_places(const struct plm_strategy *strategy,
                                        const struct place *places,
@@ -63,8 +91,7 @@ static struct plm_strategy with_places(const struct plm_strategy *strategy,
     struct plm_strategy s = *strategy;
     struct buf buf = { .arena = arena };
 
-    for (size_t i = 0; i < count; i++)
-        buf_printf(&buf, "%s%u", i ? "," : "", places[i].number);
+    add_ranges(&buf, places, count, arena);
     s.checkpoint = count ? PLM_CHECKPOINT_BLOCKS : PLM_CHECKPOINT_NONE;
     s.checkpoint_blocks = count ? buf_string(&buf) : NULL;
     return s;
@@ -101,7 +128,7 @@ static enum plm_status measure(const struct subject *subject,
     plm_bytes without, with;
     bool unused;
 
-    free.capacity = UINT64_C(1) << 62;
+    free.capacity = SIMULATE_BYTES_MOST;
     free.steps = 1;
     struct plm_strategy none = with_places(&free, places, 0, arena);
     enum plm_status status = fits(subject, &none, 0, &unused, &without, reterr);
@@ -131,6 +158,9 @@ enum plm_status search_checkpoint(const struct subject *subject,
     *ret = *strategy;
     if (strategy->checkpoint != PLM_CHECKPOINT_AUTO)
         return PLM_OK;
+    if (!strategy->device && !strategy->capacity)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "checkpoint: auto needs a device or a capacity that the run shall fit");
     struct plm_strategy full = *strategy;
 
     full.checkpoint = PLM_CHECKPOINT_FULL;

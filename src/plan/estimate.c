@@ -5,7 +5,6 @@
  */
 #include <string.h>
 
-#include "memory/capacity.h"
 #include "plan/estimate.h"
 
 const char *phase_name(const char *mark)
@@ -148,20 +147,6 @@ static void fill_warnings(struct simulation *sim,
     ret->warning_count = warning_count + run_count;
 }
 
-static void fill_minimum(struct simulation *sim, struct plm_result *ret)
-{
-    struct arena scratch = { 0 };
-    struct memory_minimum minimum;
-
-    /* a run that ended early does not say what the rest would take */
-    if (!sim->replay.out_of_memory &&
-        memory_minimum_capacity(&sim->schedule, &sim->memory_options, &scratch, &minimum)) {
-        ret->has_minimum_capacity = true;
-        ret->minimum_capacity = minimum.capacity;
-    }
-    arena_finish(&scratch);
-}
-
 void estimate_result(struct simulation *sim,
                      const char *const *warnings,
                      size_t warning_count,
@@ -195,8 +180,6 @@ void estimate_result(struct simulation *sim,
     fill_warnings(sim, warnings, warning_count, ret);
     if (sim->replay.out_of_memory)
         fill_failure(sim, ret);
-    if (sim->strategy.minimum_capacity)
-        fill_minimum(sim, ret);
     estimate_live(sim, ret);
     estimate_ledger(sim, ret);
     estimate_unverified(sim, ret);

@@ -12,6 +12,12 @@ void estimate_result(struct simulation *sim,
                      size_t warning_count,
                      struct plm_result *ret);
 
+/* estimate_minimum() - the smallest capacity; none when no device has it */
+PLM_MUST_CHECK enum plm_status estimate_minimum(const struct subject *subject,
+                                                const struct plm_strategy *strategy,
+                                                struct plm_result *ret,
+                                                struct plm_error *reterr);
+
 /* estimate_live() - what is alive at the peak, by category, block and operator, largest first */
 void estimate_live(struct simulation *sim, struct plm_result *result);
 

@@ -28,6 +28,8 @@ enum {
     MICRO_BATCHES = 8,    /* more of them repeat what these did */
 };
 
+#define NUMBER_MOST (INT64_C(1) << 60) /* of a batch: doubled it is still a number */
+
 struct tried {
     int64_t number; /* of the candidate */
     struct plm_candidate candidate;
@@ -90,18 +92,34 @@ static int64_t last_number(const struct search *s)
 {
     int64_t most = s->options->max_batch > 0 ? s->options->max_batch : BATCH_MOST;
 
-    return s->divisors ? s->divisor_count : most / multiple(s);
+    if (s->divisors)
+        return s->divisor_count;
+    return most > multiple(s) ? most / multiple(s) : 1;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
 }
 
 static void find_divisors(struct search *s)
 {
-    int64_t global = s->options->global_batch, most = s->options->max_batch;
+    int64_t global = s->options->global_batch;
+    int64_t most = s->options->max_batch > 0 ? s->options->max_batch : global;
     int64_t *divisors = NULL;
     size_t count = 0, capacity = 0;
 
-    for (int64_t b = multiple(s); b <= global && b <= BATCH_MOST; b += multiple(s))
-        if (global % b == 0 && (most <= 0 || b <= most))
-            arena_push(s->arena, divisors, count, capacity, b);
+    for (int64_t d = 1; d <= global / d; d++) {
+        if (global % d != 0)
+            continue;
+        if (d % multiple(s) == 0 && d <= most)
+            arena_push(s->arena, divisors, count, capacity, d);
+        if (d != global / d && (global / d) % multiple(s) == 0 && global / d <= most)
+            arena_push(s->arena, divisors, count, capacity, global / d);
+    }
+    qsort(divisors, count, sizeof *divisors, by_size);
     s->divisors = divisors;
     s->divisor_count = (int64_t)count;
 }
@@ -204,7 +222,7 @@ static enum plm_status bracket(struct search *s, int64_t *ret_low, int64_t *ret_
     int64_t low = 0, last = last_number(s);
     const struct tried *tried;
 
-    for (int64_t n = 1; low < last; n = n * 2 < last ? n * 2 : last) {
+    for (int64_t n = 1; low < last; n = n < last / 2 ? n * 2 : last) {
         enum plm_status status = try_number(s, n, &tried);
 
         if (status != PLM_OK)
@@ -287,6 +305,13 @@ static enum plm_status check(const struct plm_search *o, struct plm_error *reter
         return plm_fail(reterr, PLM_E_USAGE, "a plan needs a device or a capacity");
     if (o->global_batch < 0 || o->multiple_of < 0 || o->max_batch < 0)
         return plm_fail(reterr, PLM_E_USAGE, "batches are 1 or more");
+    if (o->global_batch > INT32_MAX)
+        return plm_fail(reterr, PLM_E_USAGE, "global-batch: at most %d samples", INT32_MAX);
+    if (o->multiple_of > NUMBER_MOST || o->max_batch > NUMBER_MOST)
+        return plm_fail(reterr, PLM_E_USAGE, "batches are at most %lld", (long long)NUMBER_MOST);
+    if (o->margin_bytes > SIMULATE_BYTES_MOST || o->reserve > SIMULATE_BYTES_MOST)
+        return plm_fail(reterr, PLM_E_USAGE, "%s: no device has more than 1PiB",
+                        o->reserve > SIMULATE_BYTES_MOST ? "reserve" : "margin");
     if (o->global_batch > 0 && o->multiple_of > 0 && o->global_batch % o->multiple_of != 0)
         return plm_fail(reterr, PLM_E_USAGE,
                         "a global batch of %lld has no micro-batch that is a multiple of %lld",
@@ -333,6 +358,7 @@ enum plm_status search_batch(const struct subject *subject,
     if (status != PLM_OK)
         return status;
     ret->batch = answer ? batch_of(&s, answer) : 0;
+    ret->limited = answer > 0 && answer == last_number(&s);
     ret->accumulate = answer ? find_tried(&s, answer)->candidate.accumulate : 0;
     return PLM_OK;
 }

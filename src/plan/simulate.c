@@ -12,7 +12,6 @@ enum {
     MICRO_BATCHES_MOST = 64, /* of a step: memory that has not repeated by then does not settle */
     STEPS_MOST = 1000,
 };
-#define BYTES_MOST (UINT64_C(1) << 60)
 
 /* Without a device, kernels are chosen as on an A100: compute capability 8.0, 108 multiprocessors of 2048 threads. */
 static const struct surroundings without_device = {
@@ -225,10 +224,10 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
     if (s->steps < 0 || s->steps > STEPS_MOST)
         return plm_fail(reterr, PLM_E_USAGE,
                         "steps: from 1 to %d; what comes after is the same again", STEPS_MOST);
-    if (s->capacity > BYTES_MOST)
-        return plm_fail(reterr, PLM_E_USAGE, "capacity: no device has more than 1EiB");
-    if (s->has_context && s->context > BYTES_MOST)
-        return plm_fail(reterr, PLM_E_USAGE, "context: no device has more than 1EiB");
+    if (s->capacity > SIMULATE_BYTES_MOST)
+        return plm_fail(reterr, PLM_E_USAGE, "capacity: no device has more than 1PiB");
+    if (s->has_context && s->context > SIMULATE_BYTES_MOST)
+        return plm_fail(reterr, PLM_E_USAGE, "context: no device has more than 1PiB");
     return PLM_OK;
 }
 

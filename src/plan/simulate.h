@@ -46,6 +46,9 @@ enum {
     SIMULATE_STEPS_MOST = 8
 }; /* without --steps: reserved memory that has not repeated by then does not settle */
 
+/* the largest capacity, context or margin: an expandable segment, larger than its device, still finds addresses */
+#define SIMULATE_BYTES_MOST (UINT64_C(1) << 50)
+
 /*
  * simulate() - run @strategy; running out of memory is in replay.out_of_memory, and not an error
  *

@@ -91,6 +91,7 @@ const struct recipe_item *recipe_items(const struct report *report,
     add_text(&items, "precision", words_precision.items[s->precision], false);
     add_text(&items, "optimizer", words_optimizer.items[s->optimizer], false);
     add_text(&items, "checkpoint", checkpoint_text(s, arena), s->checkpoint == PLM_CHECKPOINT_NONE);
+    add_text(&items, "checkpoint_chosen", r->checkpoint_chosen, !r->checkpoint_chosen);
     add_bool(&items, "checkpoint_reentrant", s->checkpoint_reentrant);
     if (report->plan)
         add_count(&items, "accumulate", report->plan->accumulate, report->plan->accumulate <= 1);
@@ -124,20 +125,52 @@ const struct recipe_item *recipe_items(const struct report *report,
     return items.items;
 }
 
+const char *recipe_option(const struct recipe_item *item, struct arena *arena)
+{
+    char *option = arena_copy(arena, item->key, strlen(item->key));
+
+    for (char *c = option; *c; c++)
+        if (*c == '_')
+            *c = '-';
+    return option;
+}
+
+/* add_word() - quoted, where a shell would not take it as it is */
+static void add_word(struct buf *text, const char *word)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                                "_-./:,=+@%";
+
+    if (*word && word[strspn(word, plain)] == '\0') {
+        buf_text(text, word);
+        return;
+    }
+    buf_char(text, '\'');
+    for (; *word; word++)
+        if (*word == '\'')
+            buf_text(text, "'\\''");
+        else
+            buf_char(text, *word);
+    buf_char(text, '\'');
+}
+
 static void add_flag(struct buf *text, const struct recipe_item *item)
 {
     if (item->usual || item->kind == RECIPE_ABSENT)
         return;
-    buf_text(text, text->length ? " --" : "--");
-    for (const char *c = item->key; *c; c++)
-        buf_char(text, *c == '_' ? '-' : *c);
-    switch (item->kind) {
-    case RECIPE_TEXT: {
-        const char *quote = strpbrk(item->text, " |&;()<>$*?[]\"\\^") ? "'" : "";
-
-        buf_printf(text, " %s%s%s", quote, item->text, quote);
-        break;
+    if (strcmp(item->key, "checkpoint_chosen") == 0) { /* in place of auto, which needs a device */
+        buf_printf(text, " --checkpoint %s", item->text);
+        return;
     }
+    if (strcmp(item->key, "checkpoint") == 0 && strcmp(item->text, "auto") == 0)
+        return;
+    buf_text(text, text->length ? " --" : "--");
+    buf_text(text, recipe_option(item, text->arena));
+    switch (item->kind) {
+    case RECIPE_TEXT:
+        buf_char(text, ' ');
+        add_word(text, item->text);
+        break;
     case RECIPE_COUNT:
         buf_printf(text, " %lld", (long long)item->count);
         break;
@@ -158,8 +191,9 @@ const char *recipe_flags(const struct report *report, struct arena *arena)
 
     for (size_t i = 0; i < count; i++)
         add_flag(&text, &items[i]);
-    for (size_t i = 0; i < report->strategy->setting_count; i++)
-        buf_printf(&text, " --set %s=%s", report->strategy->settings[i].name,
-                   report->strategy->settings[i].value);
+    for (size_t i = 0; i < report->strategy->setting_count; i++) {
+        buf_printf(&text, " --set %s=", report->strategy->settings[i].name);
+        add_word(&text, report->strategy->settings[i].value);
+    }
     return buf_string(&text);
 }

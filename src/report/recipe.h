@@ -25,6 +25,9 @@ const struct recipe_item *recipe_items(const struct report *report,
                                        struct arena *arena,
                                        size_t *ret_count);
 
+/* recipe_option() - the key as the option is written, with '-' for '_' */
+const char *recipe_option(const struct recipe_item *item, struct arena *arena);
+
 /* recipe_flags() - the same as options to paste, without those that are the default */
 const char *recipe_flags(const struct report *report, struct arena *arena);
 

@@ -287,6 +287,7 @@ static void json_plan(const struct report *report, struct buf *out)
     json_field_string(&json, "margin_reason", plan->margin_reason);
     json_field_string(&json, "flags", recipe_flags(report, out->arena));
     json_field_bool(&json, "not_monotone", plan->not_monotone);
+    json_field_bool(&json, "limited", plan->limited);
     write_candidates(&json, plan);
     write_result(&json, report);
     json_close(&json, '}');

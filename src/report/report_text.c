@@ -39,22 +39,24 @@ void text_subject(struct layout *layout, const struct report *report, bool batch
 
         if (item->usual || (!batch && i == 0))
             continue;
+        const char *key = recipe_option(item, layout->out->arena);
+
         switch (item->kind) {
         case RECIPE_TEXT:
             if (strcmp(item->key, "precision") == 0 || strcmp(item->key, "optimizer") == 0 ||
                 strcmp(item->key, "framework") == 0)
                 buf_printf(&text, ", %s", item->text);
             else
-                buf_printf(&text, ", %s %s", item->key, item->text);
+                buf_printf(&text, ", %s %s", key, item->text);
             break;
         case RECIPE_COUNT:
-            buf_printf(&text, ", %s %lld", item->key, (long long)item->count);
+            buf_printf(&text, ", %s %lld", key, (long long)item->count);
             break;
         case RECIPE_REAL:
-            buf_printf(&text, ", %s %g", item->key, item->real);
+            buf_printf(&text, ", %s %g", key, item->real);
             break;
         case RECIPE_BOOL:
-            buf_printf(&text, ", %s", item->key);
+            buf_printf(&text, ", %s", key);
             break;
         case RECIPE_ABSENT:
             break;
@@ -63,9 +65,6 @@ void text_subject(struct layout *layout, const struct report *report, bool batch
     for (size_t i = 0; i < report->strategy->setting_count; i++)
         buf_printf(&text, ", %s=%s", report->strategy->settings[i].name,
                    report->strategy->settings[i].value);
-    for (char *c = text.text; *c; c++)
-        if (*c == '_' && (c == text.text || c[-1] != '='))
-            *c = '-'; /* as the options are written */
     layout_style(layout, STYLE_DIM);
     layout_wrap(layout, buf_string(&text), 0, 2);
     layout_style(layout, STYLE_PLAIN);

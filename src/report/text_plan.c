@@ -1,9 +1,12 @@
 /* report/text_plan.c - the largest safe batch, for people */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/units.h"
 #include "report/recipe.h"
 #include "report/text.h"
+
+enum { FLAGS_COLUMNS = 78 }; /* leaves room for a backslash */
 
 static const char *where(const struct report *report)
 {
@@ -34,6 +37,13 @@ static void headline(struct layout *layout, const struct report *report)
     layout_style(layout, STYLE_PLAIN);
     if (plan->accumulate > 1)
         buf_printf(layout->out, " × %lld accumulated", (long long)plan->accumulate);
+    if (plan->limited && report->search->global_batch == 0) {
+        buf_printf(&text, "is safe on %s (%s), and nothing larger was tried", where(report),
+                   capacity);
+        buf_char(layout->out, ' ');
+        layout_wrap(layout, buf_string(&text), 20, 2);
+        return;
+    }
     buf_printf(layout->out, " is the largest that is safe on %s (%s)\n", where(report), capacity);
 }
 
@@ -49,13 +59,28 @@ static void bar(struct layout *layout, const struct plm_plan_result *plan)
     buf_printf(layout->out, " %5.1f %%\n", 100 * used);
 }
 
+/* flags() - a line that is too long goes on after a backslash, before the next option */
 static void flags(struct layout *layout, const struct report *report)
 {
+    size_t column = 2;
+
     if (report->plan->batch == 0)
         return;
     layout_heading(layout, "Ready to paste");
     buf_text(layout->out, "\n  ");
-    layout_wrap(layout, recipe_flags(report, layout->out->arena), 2, 4);
+    for (const char *at = recipe_flags(report, layout->out->arena); *at;) {
+        const char *next = strstr(at + 1, " --");
+        size_t length = next ? (size_t)(next - at) : strlen(at);
+
+        if (column > 2 && column + length > FLAGS_COLUMNS) {
+            buf_text(layout->out, " \\\n   ");
+            column = 3;
+        }
+        buf_printf(layout->out, "%.*s", (int)length, at);
+        column += length;
+        at += length;
+    }
+    buf_char(layout->out, '\n');
 }
 
 static bool any_accumulate(const struct plm_plan_result *plan)

@@ -145,6 +145,8 @@ prints '"schema_version": 1'
 status 0 estimate mlp --csv
 prints "model,parameters"
 status 0 plan mlp --device t4 --max-batch 64
+prints "Batch 64 is safe on t4 (14.57 GiB), and nothing larger was tried"
+status 0 plan resnet18 --device t4
 prints "is the largest that is safe"
 status 1 plan mlp --capacity 3MiB --context 0 --max-batch 2
 prints "No batch"

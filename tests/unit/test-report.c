@@ -175,6 +175,7 @@ static const char expected_json[] =
     "    \"precision\": \"bf16\",\n"
     "    \"optimizer\": \"lion\",\n"
     "    \"checkpoint\": \"every=2\",\n"
+    "    \"checkpoint_chosen\": null,\n"
     "    \"checkpoint_reentrant\": false,\n"
     "    \"accumulate\": 2,\n"
     "    \"clip_grad_norm\": 1,\n"
@@ -405,8 +406,8 @@ static void an_estimate_is_json_for_programs(void **state)
 
 /* clang-format off */
 static const char expected_csv[] =
-    "model,parameters,trainable_parameters,batch,seq,precision,optimizer,checkpoint,checkpoint_reentrant,accumulate,clip_grad_norm,zero_grad,zero_grad_at,keep_outputs,frozen,eval,channels_last,steps,framework,allocator,cudnn_workspace,assume,device,set,capacity_bytes,context_bytes,requested_bytes,allocated_bytes,reserved_bytes,device_bytes,minimum_capacity_bytes,fits,out_of_memory,phase,step,operator,block,workspace_unknown\n"
-    "toy,1000000,1000000,8,128,bf16,lion,every=2,false,2,1,set-to-none,end,false,,false,false,,pytorch-2.15,,auto,,toy-8,layers=2,8589934592,536870912,4294967296,4563402752,4831838208,5368709120,,true,false,forward,1,linear,h.0,false\n";
+    "model,parameters,trainable_parameters,batch,seq,precision,optimizer,checkpoint,checkpoint_chosen,checkpoint_reentrant,accumulate,clip_grad_norm,zero_grad,zero_grad_at,keep_outputs,frozen,eval,channels_last,steps,framework,allocator,cudnn_workspace,assume,device,set,capacity_bytes,context_bytes,requested_bytes,allocated_bytes,reserved_bytes,device_bytes,minimum_capacity_bytes,fits,out_of_memory,phase,step,operator,block,workspace_unknown\n"
+    "toy,1000000,1000000,8,128,bf16,lion,every=2,,false,2,1,set-to-none,end,false,,false,false,,pytorch-2.15,,auto,,toy-8,layers=2,8589934592,536870912,4294967296,4563402752,4831838208,5368709120,,true,false,forward,1,linear,h.0,false\n";
 /* clang-format on */
 
 static void an_estimate_is_one_row_of_csv(void **state)
@@ -458,7 +459,7 @@ static const char expected_plan[] =
     "> a smaller batch\n"
     "\n"
     "Ready to paste\n"
-    "  --batch 8 --seq 128 --precision bf16 --optimizer lion --checkpoint every=2\n"
+    "  --batch 8 --seq 128 --precision bf16 --optimizer lion --checkpoint every=2 \\\n"
     "    --accumulate 2 --clip-grad-norm 1 --framework pytorch-2.15 --set layers=2\n"
     "\n"
     "     batch accum   allocated    reserved      device        free  verdict\n"

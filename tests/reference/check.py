@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import compare  # noqa: E402
 
-FILES = ['one.jsonl', 'older.jsonl', 'capacity.jsonl']
+FILES = ['one.jsonl', 'older.jsonl', 'many.jsonl', 'capacity.jsonl']
 STORED = os.path.join(HERE, 'errors.csv')
 COLUMNS = ['file', 'id', 'workload', 'group', 'verdict', 'parameters', 'requested', 'allocated', 'reserved', 'steps',
            'minimum_capacity', 'edge', 'failure']
@@ -39,7 +39,7 @@ def measure(file, case, exe):
                group='cudnn' if compare.cudnn_decides(case) else 'plain')
     answer, error = compare.ask(compare.command(case, exe))
     if error:
-        row['failure'] = error
+        row['failure'] = error.replace(os.path.dirname(os.path.dirname(HERE)) + os.sep, '')
         return row
     row['verdict'] = 'right' if (not answer['fits']) == bool(case['oom']) else 'wrong'
     if row['verdict'] == 'right' and not case['oom']:

@@ -90,6 +90,24 @@ static void coefficient(struct run *run, enum dtype dtype)
     tensor_drop(clip_coef);
 }
 
+/*
+ * reduce_norms() - norms of the shards of DTensors become those of whole gradients: squared, summed over the ranks, rooted
+ *
+ * torch/distributed/tensor/_ops/_math_ops.py (2.15), _NormPartial; the functional all-reduce returns a tensor of its own.
+ * The result, owned.
+ */
+static struct tensor *reduce_norms(struct run *run, struct tensor *norms)
+{
+    struct ghost *g = &run->ghost;
+
+    if (!run->partial_norms)
+        return tensor_ref(norms);
+    TENSOR_AUTO *squares = tensor_like(g, norms, norms->dtype);
+    TENSOR_AUTO *sums = tensor_like(g, norms, norms->dtype);
+
+    return tensor_like(g, norms, norms->dtype);
+}
+
 void clip_gradients(struct run *run)
 {
     struct ghost *g = &run->ghost;
@@ -102,8 +120,10 @@ void clip_gradients(struct run *run)
     if (norms.count > 0 && norms.items[0]) {
         enum dtype dtype = norms.items[0]->dtype;
         struct tensor *stack = tensor_new_sizes(g, dtype, (int64_t)norms.count);
-        struct tensor *total_norm = kernel_reduce(stack, 1, false, dtype);
+        struct tensor *whole = stack ? reduce_norms(run, stack) : NULL;
+        struct tensor *total_norm = whole ? kernel_reduce(whole, 1, false, dtype) : NULL;
 
+        tensor_drop(whole);
         tensor_drop(stack);
         list_drop(run, &norms);
         coefficient(run, dtype);

@@ -161,6 +161,7 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
     add_state(fsdp, &capacity, 0, true);
     resharding(fsdp, parallel);
     run->wrapper_state = fsdp;
+    run->partial_norms = fsdp->shards > 1;
     return PLM_OK;
 }
 

@@ -180,10 +180,34 @@ void fsdp_copy_out(struct fsdp_state *state, struct tensor *gathered)
             make_unsharded(state, &state->params[i]);
 }
 
+/* cut_in_one_go() - has _chunk_cat one kernel for all: the same type on both sides, or bfloat16 into float32 */
+static bool cut_in_one_go(struct fsdp_state *state, struct tensor *const *grads, enum dtype dtype)
+{
+    for (size_t i = 0; i < state->param_count; i++)
+        if (grads[i] && (!tensor_is_dense(grads[i]) ||
+                         (grads[i]->dtype != dtype &&
+                          !(grads[i]->dtype == DTYPE_BFLOAT16 && dtype == DTYPE_FLOAT32))))
+            return false;
+    return true;
+}
+
+/* pad() - without that kernel: a zero-padded copy of each gradient whose rows are not a multiple of the ranks */
+static void pad(struct fsdp_state *state, struct tensor *const *grads)
+{
+    struct ghost *g = &state->fsdp->run->ghost;
+    struct list copies = { 0 };
+
+    for (size_t i = 0; i < state->param_count; i++)
+        if (grads[i] && grads[i]->sizes[0] % state->fsdp->shards != 0)
+            list_push(state->fsdp->run, &copies,
+                      tensor_new_sizes(g, grads[i]->dtype,
+                                       state->params[i].padded * state->fsdp->shards));
+    list_drop(state->fsdp->run, &copies);
+}
+
 /* copy_in() - _chunk_cat: gradients side by side, cut into the ranks' parts; @grads are let go */
 static void copy_in(struct fsdp_state *state, struct tensor **grads, enum dtype dtype)
 {
-    struct run *run = state->fsdp->run;
     uint64_t count = 0, blocks = 0;
 
     for (size_t i = 0; i < state->param_count; i++) {
@@ -193,7 +217,10 @@ static void copy_in(struct fsdp_state *state, struct tensor **grads, enum dtype 
         blocks +=
             num_ceil_div((uint64_t)state->params[i].padded * dtype_defs[dtype].bytes, BLOCK_BYTES);
     }
-    ghost_scratch(&run->ghost, ENTRY_BYTES * (6 * count + 2 + blocks));
+    if (cut_in_one_go(state, grads, dtype))
+        ghost_scratch(&state->fsdp->run->ghost, ENTRY_BYTES * (6 * count + 2 + blocks));
+    else
+        pad(state, grads);
     for (size_t i = 0; i < state->param_count; i++)
         tensor_drop(grads[i]);
 }

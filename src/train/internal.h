@@ -128,6 +128,7 @@ struct run {
     /* parallelism: hooks around the loop (wrapper.h); NULL when there is none */
     const struct wrapper *wrapper;
     void *wrapper_state;
+    bool partial_norms; /* gradients are shards: clipping reduces their norms over the ranks */
 
     /* loop */
     struct step_extent last_step; /* where its events and allocations begin; event 0: no step yet */

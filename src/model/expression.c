@@ -380,7 +380,7 @@ static enum plm_status read_or(struct compiler *c, const struct expr **ret)
 /* read_choice() - b if a else c; the whole language */
 static enum plm_status read_choice(struct compiler *c, const struct expr **ret)
 {
-    const struct expr *first;
+    const struct expr *first = NULL;
 
     if (++c->depth > DEPTH_MAX)
         return plm_fail_at(c->reterr, PLM_E_RANGE, source_at(c, c->next),

@@ -109,6 +109,20 @@ static struct tensor *cudnn_filter(struct ghost *g,
 
 /* ------------------------------------------------------------------ backward */
 
+/* scratch_to() - x.to(memory_format): a copy when that is not what x suggests, be it in that format, too */
+static struct tensor *scratch_to(struct tensor *x, bool channels_last)
+{
+    if (tensor_suggests_channels_last(x) == channels_last)
+        return tensor_ref(x);
+    enum category outer = x->ghost->category;
+
+    x->ghost->category = CATEGORY_TEMPORARY;
+    struct tensor *y = layout_new(x->ghost, x->dtype, x->dims, x->sizes, channels_last);
+
+    x->ghost->category = outer;
+    return y;
+}
+
 static void cudnn_backward(struct ghost *g,
                            struct node *n,
                            struct tensor *grad_output,
@@ -123,10 +137,9 @@ static void cudnn_backward(struct ghost *g,
 
     if (!input || (!node_needs(n, 0) && !node_needs(n, 1)))
         return;
-    /* grad_output.to(format) copies only from one format to the other; .contiguous(format) whatever is not in it */
     bool channels_last = tensor_suggests_channels_last(input);
-    bool copies = transposed || tensor_suggests_channels_last(grad_output) != channels_last;
-    TENSOR_AUTO *grad = copies ? scratch_copy(grad_output, channels_last) : tensor_ref(grad_output);
+    TENSOR_AUTO *grad = transposed ? scratch_copy(grad_output, channels_last)
+                                   : scratch_to(grad_output, channels_last);
 
     if (grad && node_needs(n, 0))
         ret[0] = cudnn_data(g, grad, weight, x->sizes);

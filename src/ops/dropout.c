@@ -1,5 +1,5 @@
 /*
- * ops/dropout.c - dropout
+ * ops/dropout.c - dropout, of elements and of rows
  *
  * Mirrors native/Dropout.cpp: on CUDA, with 0 < p < 1 and not in place, the fused kernel, which keeps a mask of one byte
  * an element; otherwise noise of the input's type that is multiplied on.
@@ -85,4 +85,25 @@ void op_dropout(struct ghost *g, const struct op_args *args, struct tensor **ret
     TENSOR_AUTO *noise = p == 1 ? tensor_new_scalar(g, x->dtype) : tensor_like(g, x, x->dtype);
 
     ret[0] = pointwise_mul_inplace(x, noise);
+}
+
+/* torchvision's ops/stochastic_depth.py, mode "row": input * empty([n, 1, …]).bernoulli_(1 - p).div_(1 - p) */
+void op_stochastic_depth(struct ghost *g, const struct op_args *args, struct tensor **ret)
+{
+    struct tensor *x = args->in[0];
+    double p = op_real(args, KEY_P);
+
+    if (!check_dropout(g, x, p))
+        return;
+    if (p == 0 || !g->training) {
+        ret[0] = tensor_ref(x);
+        return;
+    }
+    int64_t sizes[TENSOR_DIMS];
+
+    for (unsigned i = 0; i < x->dims; i++)
+        sizes[i] = i == 0 ? x->sizes[0] : 1;
+    TENSOR_AUTO *noise = tensor_new(g, x->dtype, x->dims, sizes);
+
+    ret[0] = pointwise_mul(x, noise);
 }

@@ -142,20 +142,6 @@ enum dtype pointwise_number_dtype(const struct tensor *x, double number)
     return x->dtype == DTYPE_BOOL ? DTYPE_INT64 : x->dtype;
 }
 
-bool pointwise_may_overwrite(const struct tensor *x, const struct node *n)
-{
-    if (!x || x->ghost->halt)
-        return false;
-    if (x->requires_grad && !x->grad_fn && x->ghost->grad_enabled)
-        ghost_fail(x->ghost, PLM_E_MODEL,
-                   "a parameter cannot be overwritten while gradients are recorded");
-    else if (n && x->view)
-        ghost_fail(
-            x->ghost, PLM_E_MODEL,
-            "a view cannot be overwritten while gradients are recorded; leave out 'inplace'");
-    return !x->ghost->halt;
-}
-
 /* struct call - one call: @b NULL means the number */
 struct call {
     const struct arithmetic *kind;
@@ -229,8 +215,7 @@ static struct tensor *arithmetic(const struct call *call)
 
     save_factors(n, call);
     if (call->inplace)
-        return pointwise_may_overwrite(a, n) ? tensor_ref(node_attach_inplace(n, a))
-                                             : node_attach(n, NULL);
+        return pointwise_may_overwrite(a, n) ? pointwise_overwrite(a, n) : node_attach(n, NULL);
     enum dtype dtype = result_dtype(call);
 
     return node_attach(n, b ? kernel_pointwise(g, dtype, (struct tensor *[]){ a, b }, 2)

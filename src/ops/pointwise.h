@@ -15,10 +15,11 @@ struct tensor *pointwise_mul_inplace(struct tensor *a, struct tensor *b);
 /*
  * pointwise_may_overwrite() - may @x be overwritten, with @n as its new history? false after a failure
  *
- * A leaf that wants a gradient may not. Nor may a view: PyTorch would send its gradient through the base
- * (CopySlices, AsStridedBackward), which is not modelled.
+ * A leaf that wants a gradient may not. A view may when nobody else can read the tensor below it.
  */
 bool pointwise_may_overwrite(const struct tensor *x, const struct node *n);
+/* pointwise_overwrite() - @x, which may be, was overwritten: takes @n over as its history, returns a reference to @x */
+struct tensor *pointwise_overwrite(struct tensor *x, struct node *n);
 /* pointwise_second() - a row's second input, NULL when `value` is given instead; false after a failure */
 bool pointwise_second(struct ghost *g, const struct op_args *args, struct tensor **ret);
 /*

@@ -58,6 +58,11 @@ def slice_(ins, a):
     return ins[0][tuple(index)]
 
 
+def stochastic_depth(ins, a):
+    from torchvision import ops
+    return ops.stochastic_depth(ins[0], a['p'], 'row', STATE['training'])
+
+
 def interpolate(ins, a):
     keys = {'size': a.get('size'), 'scale_factor': a.get('scale'), 'mode': a.get('mode', 'nearest')}
     if 'align_corners' in a:
@@ -100,6 +105,7 @@ OPS = {
     'softmax': lambda i, a: F.softmax(i[0], a.get('dim', -1), dtype=a.get('dtype')),
     'log_softmax': lambda i, a: F.log_softmax(i[0], a.get('dim', -1), dtype=a.get('dtype')),
     'dropout': lambda i, a: F.dropout(i[0], a.get('p', 0.5), STATE['training'], bool(a.get('inplace'))),
+    'stochastic_depth': stochastic_depth,
     'pow': lambda i, a: torch.pow(i[0], i[1] if len(i) > 1 else integral(a['value'])),
     'clamp': lambda i, a: torch.clamp(i[0], *(integral(a[k]) if k in a else None for k in ('start', 'end'))),
     'cumsum': lambda i, a: torch.cumsum(i[0], a['dim'], dtype=a.get('dtype')),

@@ -8,6 +8,7 @@
  */
 #include <stdlib.h>
 
+#include "train/internal.h"
 #include "train/zero_optimizer.h"
 
 /* struct sized - a parameter to be sorted */

@@ -2,7 +2,11 @@
 #ifndef PLM_TRAIN_ZERO_OPTIMIZER_H
 #define PLM_TRAIN_ZERO_OPTIMIZER_H
 
-#include "train/internal.h"
+#include <stddef.h>
+#include <stdint.h>
+
+struct arena;
+struct run;
 
 /*
  * zero_optimizer_partition() - give this rank's optimizer its parameters: run->updated

@@ -1,0 +1,303 @@
+/*
+ * DistributedDataParallel and ZeroRedundancyOptimizer: whole steps against recordings, buckets and ranks by their rules
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "model/model.h"
+#include "support/test.h"
+#include "train/ddp_buckets.h"
+#include "train/train.h"
+#include "train/zero_optimizer.h"
+
+/* ------------------------------------------------------------------ whole steps */
+
+struct fixture {
+    struct arena arena;
+    struct names names;
+    struct schedule schedule;
+    struct run *run;
+    struct plm_error error;
+};
+
+static const char network[] =
+    "plimsoll: 1\n"
+    "model: network\n"
+    "defaults: {batch: 5}\n"
+    "inputs:\n"
+    "  x: {dtype: float32, shape: [batch, 3, 8, 8]}\n"
+    "  labels: {dtype: int64, shape: [batch]}\n"
+    "blocks:\n"
+    "  layer:\n"
+    "    in: [x]\n"
+    "    nodes:\n"
+    "      - {as: h, op: conv2d, in: x, channels: 8, kernel: 3, bias: false, name: conv}\n"
+    "      - {as: h, op: batch_norm, in: h, name: norm}\n"
+    "      - {as: h, op: relu, in: h}\n"
+    "    out: h\n"
+    "  model:\n"
+    "    in: [x]\n"
+    "    nodes:\n"
+    "      - {as: x, call: layer, in: x, name: stem}\n"
+    "      - {as: x, op: flatten, in: x, start_dim: 1}\n"
+    "      - {as: x, op: linear, in: x, features: 1200, name: fc1}\n"
+    "      - {as: x, op: relu, in: x}\n"
+    "      - {as: x, op: linear, in: x, features: 10, bias: false, name: fc2}\n"
+    "    out: x\n"
+    "main:\n"
+    "  in: [x, labels]\n"
+    "  nodes:\n"
+    "    - {as: logits, call: model, in: x}\n"
+    "    - {as: loss, op: cross_entropy, in: [logits, labels]}\n"
+    "  out: [loss, logits]\n";
+
+static enum plm_status create(struct fixture *f, const char *text, const struct plm_strategy *s)
+{
+    const struct surroundings around = {
+        .framework = framework_find("pytorch-2.15"),
+        .cc = 80,
+        .sm_count = 108,
+        .threads_per_sm = 2048,
+        .ghostgpu = true,
+        .workspace_mode = WORKSPACE_NONE,
+    };
+    const struct graph_settings settings = { .training = !s->eval };
+    const struct model_text model_text = { "test.yaml", text, strlen(text) };
+    const struct model *model;
+    const struct graph *graph;
+    enum plm_status status;
+
+    *f = (struct fixture){ .schedule = { .arena = &f->arena } };
+    status = model_load(&model_text, NULL, &f->arena, &model, &f->error);
+    if (status)
+        return status;
+    status = graph_build(model, &settings, &f->arena, &graph, &f->error);
+    if (status)
+        return status;
+    f->names = *graph->names;
+    return train_create(graph, s, &around, &f->names, &f->schedule, &f->arena, &f->run, &f->error);
+}
+
+/* run_steps() - load and two steps; the first failure */
+static enum plm_status run_steps(struct fixture *f, const char *text, const struct plm_strategy *s)
+{
+    enum plm_status status = create(f, text, s);
+
+    if (!status)
+        status = train_load(f->run, &f->error);
+    for (int i = 0; i < 2 && !status; i++)
+        status = train_step(f->run, &f->error);
+    return status;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    plm_bytes x = *(const plm_bytes *)a, y = *(const plm_bytes *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static void write_frees(struct buf *out, plm_bytes *frees, size_t *count)
+{
+    qsort(frees, *count, sizeof *frees, by_size);
+    for (size_t i = 0; i < *count; i++)
+        buf_printf(out, "-%llu ", (unsigned long long)frees[i]);
+    *count = 0;
+}
+
+/* canonical() - all events; the order of what is returned between two allocations has no effect */
+static char *canonical(struct fixture *f)
+{
+    struct buf out = { .arena = &f->arena };
+    plm_bytes *bytes = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
+    plm_bytes *frees = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
+    size_t free_count = 0;
+
+    for (size_t i = 0; i < f->schedule.event_count; i++) {
+        const struct event *e = &f->schedule.events[i];
+
+        if (e->kind == EVENT_FREE)
+            frees[free_count++] = bytes[e->allocation];
+        if (e->kind != EVENT_ALLOC)
+            continue;
+        write_frees(&out, frees, &free_count);
+        bytes[e->allocation] = e->bytes;
+        buf_printf(&out, "+%llu ", (unsigned long long)e->bytes);
+    }
+    write_frees(&out, frees, &free_count);
+    out.text[out.length - 1] = '\0';
+    return out.text;
+}
+
+#define ARGS(...)                                                                                  \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define CASE(name, strategy_, events)                                                              \
+    static void name(void **state)                                                                 \
+    {                                                                                              \
+        static const struct plm_strategy strategy = strategy_;                                     \
+        struct fixture f;                                                                          \
+                                                                                                   \
+        if (run_steps(&f, network, &strategy))                                                     \
+            fail_msg("%s", f.error.message);                                                       \
+        assert_string_equal(canonical(&f), events);                                                \
+        arena_finish(&f.arena);                                                                    \
+    }
+#include "ddp-steps.def"
+#undef CASE
+
+/* ------------------------------------------------------------------ buckets */
+
+struct tensors {
+    struct arena arena;
+    struct names names;
+    struct ghost ghost;
+    struct tensor *items[16];
+    size_t count;
+};
+
+static void tensors_start(struct tensors *t)
+{
+    const struct surroundings around = { .framework = framework_find("pytorch-2.15") };
+
+    *t = (struct tensors){ 0 };
+    ghost_init(&t->ghost, &t->arena, &t->names, NULL, &around);
+}
+
+static void add_tensor(struct tensors *t, enum dtype dtype, int64_t numel)
+{
+    t->items[t->count++] = tensor_new_sizes(&t->ghost, dtype, numel);
+}
+
+/* buckets_text() - "0,1;2": members of each */
+static const char *buckets_text(struct tensors *t,
+                                const uint32_t *order,
+                                struct bucket_limits limits)
+{
+    struct buckets b = buckets_assign(&t->arena, t->items, order, t->count, limits);
+    struct buf out = { .arena = &t->arena };
+
+    for (size_t i = 0; i < b.count; i++)
+        for (size_t k = 0; k < b.items[i].member_count; k++)
+            buf_printf(&out, "%s%u", k ? "," : i ? ";" : "", b.items[i].members[k]);
+    return buf_string(&out);
+}
+
+static void tensors_finish(struct tensors *t)
+{
+    for (size_t i = 0; i < t->count; i++)
+        tensor_drop(t->items[i]);
+    arena_finish(&t->arena);
+}
+
+static void a_bucket_closes_with_the_tensor_that_reaches_the_limit(void **state)
+{
+    static const uint32_t order[] = { 3, 2, 1, 0 };
+    struct tensors t;
+
+    tensors_start(&t);
+    for (int i = 0; i < 4; i++)
+        add_tensor(&t, DTYPE_FLOAT32, 10); /* 40 bytes */
+    assert_string_equal(buckets_text(&t, order, (struct bucket_limits){ 40, 41 }), "3;2,1;0");
+    assert_string_equal(buckets_text(&t, order, (struct bucket_limits){ 41, 41 }), "3,2;1,0");
+    assert_string_equal(buckets_text(&t, NULL, (struct bucket_limits){ 1, 81 }), "0;1,2,3");
+    tensors_finish(&t);
+}
+
+static void each_dtype_has_buckets_and_a_first_limit_of_its_own(void **state)
+{
+    static const uint32_t order[] = { 0, 1, 2, 3, 4 };
+    struct tensors t;
+
+    tensors_start(&t);
+    add_tensor(&t, DTYPE_FLOAT32, 10);
+    add_tensor(&t, DTYPE_BFLOAT16, 20);
+    add_tensor(&t, DTYPE_FLOAT32, 10);
+    add_tensor(&t, DTYPE_BFLOAT16, 20);
+    add_tensor(&t, DTYPE_FLOAT32, 10);
+    assert_string_equal(buckets_text(&t, order, (struct bucket_limits){ 40, 80 }), "0;1;2,4;3");
+    /* in the tensors' own order the last of each dtype are sorted in by their first members */
+    assert_string_equal(buckets_text(&t, NULL, (struct bucket_limits){ 80, 80 }), "0,2;1,3;4");
+    tensors_finish(&t);
+}
+
+/* ------------------------------------------------------------------ ranks */
+
+static void the_largest_parameter_goes_to_the_rank_that_has_least(void **state)
+{
+    /* what ZeroRedundancyOptimizer._partition_parameters() of PyTorch 2.15 makes of these sizes over three ranks */
+    static const int64_t numels[] = { 4, 10, 4, 6, 1, 10, 3 };
+    static const uint32_t ranks[] = { 2, 0, 0, 2, 2, 1, 1 };
+    struct arena arena = { 0 };
+    uint32_t order[7], rank[7];
+    int64_t load[3];
+
+    zero_optimizer_assign(numels, 7, 3, &arena, order, rank, load);
+    for (int i = 0; i < 7; i++)
+        assert_int_equal(rank[i], ranks[i]);
+    assert_int_equal(order[0], 1); /* the earlier of equals */
+    assert_int_equal(order[1], 5);
+    assert_int_equal(load[0] + load[1] + load[2], 38);
+    arena_finish(&arena);
+}
+
+/* ------------------------------------------------------------------ what is refused */
+
+static void refuse(const struct plm_strategy *strategy, const char *text, const char *part)
+{
+    struct fixture f;
+
+    assert_int_equal(run_steps(&f, text, strategy), PLM_E_USAGE);
+    if (!strstr(f.error.message, part))
+        fail_msg("%s", f.error.message);
+    arena_finish(&f.arena);
+}
+
+static void what_pytorch_refuses_is_refused(void **state)
+{
+    static const char unused[] = "plimsoll: 1\n"
+                                 "model: unused\n"
+                                 "inputs: {x: {dtype: float32, shape: [4, 8]}}\n"
+                                 "blocks:\n"
+                                 "  model:\n"
+                                 "    in: [x]\n"
+                                 "    nodes:\n"
+                                 "      - {as: y, op: linear, in: x, features: 8, name: used}\n"
+                                 "      - {as: z, op: linear, in: x, features: 8, name: idle}\n"
+                                 "    out: y\n"
+                                 "main:\n"
+                                 "  in: [x]\n"
+                                 "  nodes:\n"
+                                 "    - {as: y, call: model, in: x}\n"
+                                 "    - {as: loss, op: sum, in: y}\n"
+                                 "  out: loss\n";
+
+    refuse(&(struct plm_strategy){ .parallel = { .ddp = 2 } }, unused,
+           "'idle.weight' gets no gradient");
+    refuse(&(struct plm_strategy){ .parallel = { .ddp = 2, .zero_optimizer = 4 } }, network,
+           "zero-redundancy: works over the ranks of ddp, 2 and not 4");
+    refuse(&(struct plm_strategy){ .parallel = { .ddp = 1 << 20 } }, network,
+           "at most 65536 ranks");
+    refuse(&(struct plm_strategy){ .parallel = { .zero_optimizer = 2 },
+                                   .optimizer = PLM_OPTIMIZER_NONE },
+           network, "there is no optimizer to share");
+    refuse(&(struct plm_strategy){ .parallel = { .ddp = 2, .fsdp = 2 } }, network,
+           "exclude each other");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define CASE(name, strategy, events) cmocka_unit_test(name),
+#include "ddp-steps.def"
+#undef CASE
+        cmocka_unit_test(a_bucket_closes_with_the_tensor_that_reaches_the_limit),
+        cmocka_unit_test(each_dtype_has_buckets_and_a_first_limit_of_its_own),
+        cmocka_unit_test(the_largest_parameter_goes_to_the_rank_that_has_least),
+        cmocka_unit_test(what_pytorch_refuses_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -79,8 +79,8 @@ status 2 estimate mlp --bacth 4
 says "did you mean '--batch'?"
 status 2 estimate mlp --margin 5%
 says "--margin: not an option of estimate; of: plan"
-status 2 estimate mlp --ddp 8
-says "unknown option '--ddp'"
+status 2 estimate mlp --overclock 8
+says "unknown option '--overclock'"
 status 2 estimate mlp --json --csv
 status 2 estimate mlp --checkpoint every=0
 status 2 estimate mlp --set width

@@ -180,8 +180,8 @@ static void unknown_options_get_a_suggestion(void **state)
     assert_refused(COMMAND_ESTIMATE, "estimate m --dtype=bf16",
                    "unknown option '--dtype'; did you mean '--precision'? ('plimsoll estimate "
                    "--help' lists them)");
-    assert_refused(COMMAND_ESTIMATE, "estimate m --fsdp 8",
-                   "unknown option '--fsdp' ('plimsoll estimate --help' lists them)");
+    assert_refused(COMMAND_ESTIMATE, "estimate m --overclock 8",
+                   "unknown option '--overclock' ('plimsoll estimate --help' lists them)");
     assert_refused(COMMAND_ESTIMATE, "estimate m --margin 5%",
                    "--margin: not an option of estimate; of: plan");
     assert_refused(COMMAND_ESTIMATE, "estimate m --zero x",

@@ -688,9 +688,10 @@ void op_linear_with(struct ghost *g, const struct op_args *args, struct tensor *
     if (!x || !weight)
         return;
     if (x->dims == 0 || weight->dims != 2 || weight->sizes[1] != x->sizes[x->dims - 1])
-        ret[0] = ghost_fail(g, PLM_E_MODEL,
-                            "an input %s does not go with a weight %s; the last sizes must be equal",
-                            tensor_text(x, xt), tensor_text(weight, wt));
+        ret[0] =
+            ghost_fail(g, PLM_E_MODEL,
+                       "an input %s does not go with a weight %s; the last sizes must be equal",
+                       tensor_text(x, xt), tensor_text(weight, wt));
     else
         ret[0] = dense_linear(x, weight, bias);
 }

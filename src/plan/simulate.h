@@ -31,7 +31,7 @@ struct simulation {
     plm_bytes capacity; /* device's total, as the strategy has it; 0: none */
     plm_bytes context;
     struct nccl_bytes nccl; /* beside the context */
-    bool has_device; /* some capacity was given */
+    bool has_device;        /* some capacity was given */
     const struct graph *graph;
     struct schedule schedule;
     struct run *run;

@@ -70,7 +70,7 @@ struct fsdp {
     struct fsdp_state **order;   /* [order_count] post_forward_order */
     size_t order_count, order_capacity;
     bool callback_queued;
-    struct tensor *last_named;   /* what the loop that froze parameters saw last */
+    struct tensor *last_named; /* what the loop that froze parameters saw last */
     struct schedule *schedule; /* while the optimizer runs on the host */
 };
 

@@ -29,6 +29,8 @@ struct plm_context;  /* where models and devices are found */
 struct plm_model;    /* a model that was read and checked */
 struct plm_estimate; /* the result of one estimate, with everything it points to */
 struct plm_plan;     /* the result of a search for the largest batch */
+struct plm_compare;  /* the results of several strategies */
+struct plm_baseline; /* results that were written before */
 
 enum plm_precision {
     PLM_PRECISION_FP32,
@@ -117,7 +119,7 @@ struct plm_parallel {
     int64_t reshard_to;
     enum plm_reduced param_dtype, reduce_dtype;
     bool cpu_offload;
-    bool fsdp_no_sync; /* gradients are reduced in the last micro-batch only */
+    bool fsdp_no_sync;     /* gradients are reduced in the last micro-batch only */
     const char *deepspeed; /* a DeepSpeed configuration in JSON */
     bool sequence_parallel, megatron;
     enum plm_schedule schedule;
@@ -128,7 +130,9 @@ struct plm_parallel {
     bool distributed_optimizer;
     enum plm_recompute recompute;
     int64_t recompute_layers;
-    int64_t rank; /* of the class that is simulated; the planner sets it */
+    int64_t
+        rank; /* with has_rank: the one that is simulated; otherwise one of each class, and the worst is reported */
+    bool has_rank;
 };
 
 /* struct plm_strategy - how the model is trained; zero is the default everywhere */
@@ -217,10 +221,10 @@ struct plm_result {
         plm_bytes request, segment; /* what was asked for, and the segment that could not be had */
     } failure;                      /* with out_of_memory */
     bool has_minimum_capacity;
-    plm_bytes minimum_capacity;  /* for the allocator, context not counted */
-    plm_bytes capacity, context; /* 0: none given */
+    plm_bytes minimum_capacity;          /* for the allocator, context not counted */
+    plm_bytes capacity, context;         /* 0: none given */
     plm_bytes nccl, nccl_low, nccl_high; /* buffers of its communicators: usual, and the range */
-    uint64_t retries;            /* the allocator freed its cache and tried again */
+    uint64_t retries;                    /* the allocator freed its cache and tried again */
     uint64_t fallbacks; /* failed allocations that were caught (cuDNN takes another plan) */
     const struct plm_step_peak *steps;
     size_t step_count;
@@ -232,8 +236,8 @@ struct plm_result {
     const struct plm_ledger_line *ledger;
     size_t ledger_count;
     const char *checkpoint_chosen; /* by PLM_CHECKPOINT_AUTO: "none" or "blocks=0-3,7"; else NULL */
-    const char *advice;          /* one line: where the peak is and what would lower it */
-    const char *const *warnings; /* for stderr */
+    const char *advice;            /* one line: where the peak is and what would lower it */
+    const char *const *warnings;   /* for stderr */
     size_t warning_count;
     const char *const *unverified; /* rules behind this number that no reference has confirmed */
     size_t unverified_count;
@@ -365,7 +369,7 @@ struct plm_plan_result {
     const char *margin_reason;
     const struct plm_candidate *candidates; /* around the answer, by batch */
     size_t candidate_count;
-    bool not_monotone;               /* a smaller batch that was tried is not safe */
+    bool not_monotone; /* a smaller batch that was tried is not safe */
     bool limited; /* nothing larger was asked for: a limit of the search, not memory, ends it */
     const struct plm_result *result; /* the estimate at the answer, or at the smallest batch */
 };
@@ -375,6 +379,89 @@ PLM_API PLM_MUST_CHECK enum plm_status plm_plan(struct plm_model *model,
                                                 struct plm_error *reterr);
 PLM_API const struct plm_plan_result *plm_plan_result(const struct plm_plan *plan);
 PLM_API void plm_plan_destroy(struct plm_plan *plan);
+
+/*
+ * struct plm_comparison - strategies of one model, to run side by side
+ *
+ * Each is run on its own, on as many threads as @jobs says; what comes out does not depend on their number.
+ */
+struct plm_comparison {
+    const struct plm_strategy *strategies; /* [strategy_count] */
+    size_t strategy_count;                 /* at most PLM_COMPARE_MOST */
+    /* [strategy_count]: search the largest safe batch of this one too; NULL: of none */
+    const bool *largest_batch;
+    struct plm_search search; /* its margin and limits; its strategy is ignored */
+    unsigned jobs;            /* threads; 0: one for each processor */
+    /* NULL: silent; called on any of the threads, by one at a time */
+    void (*progress)(void *context, const char *what, unsigned done, unsigned total);
+    void *progress_context;
+};
+enum { PLM_COMPARE_MOST = 10000 };
+
+/* struct plm_compared - what became of one strategy */
+struct plm_compared {
+    enum plm_status status; /* other than PLM_OK: it was refused, and @error says why */
+    struct plm_error error;
+    /*
+     * NULL when refused. Each phase is there once, with its highest figures in any step; steps and what is alive by
+     * block and operator are left out, so that many strategies fit into little memory.
+     */
+    const struct plm_result *result;
+    double
+        bytes_per_parameter; /* weights, gradients, optimizer states and master copies, each at its most */
+    bool has_largest_batch;
+    int64_t largest_batch; /* 0: not even the smallest is safe */
+};
+PLM_API PLM_MUST_CHECK enum plm_status plm_compare(struct plm_model *model,
+                                                   const struct plm_comparison *comparison,
+                                                   struct plm_compare **ret_compare,
+                                                   struct plm_error *reterr);
+/* plm_compare_results() - in the order of the strategies */
+PLM_API const struct plm_compared *plm_compare_results(const struct plm_compare *compare,
+                                                       size_t *ret_count);
+PLM_API void plm_compare_destroy(struct plm_compare *compare);
+
+/* struct plm_term - one heading of two strategies' memory; 0 where a strategy has nothing of it */
+struct plm_term {
+    const char *name;
+    plm_bytes a, b;
+};
+
+/* struct plm_difference - two strategies term by term */
+struct plm_difference {
+    const struct plm_term *categories; /* at the peak; the sums are the allocated peaks */
+    size_t category_count;
+    const struct plm_term *phases; /* each one's highest allocated figure, in order */
+    size_t phase_count;
+    bool
+        b_saves; /* b's peak is not above a's: what follows is of a against b; otherwise of b against a */
+    const char *from, *to; /* the phase of the dearer peak, and that of the cheaper one */
+    plm_bytes saved_there, saved_in_all; /* in phase @from, and at the peak */
+    const char *
+        vanishes; /* the phase in which a saving is lost; NULL: the peak falls by all that is saved */
+};
+/* plm_compare_difference() - of the strategies with these indices, which were not refused; belongs to @compare */
+PLM_API PLM_MUST_CHECK enum plm_status plm_compare_difference(struct plm_compare *compare,
+                                                              size_t a,
+                                                              size_t b,
+                                                              const struct plm_difference **ret,
+                                                              struct plm_error *reterr);
+
+/* struct plm_baseline_entry - one strategy of a document that was written before */
+struct plm_baseline_entry {
+    const char *model;
+    const struct plm_setting *recipe; /* what is not null; of --set as "set.NAME" */
+    size_t recipe_count;
+    struct plm_memory peak;
+    bool out_of_memory;
+};
+/* plm_baseline_load() - from the JSON that `plimsoll compare` or `estimate` wrote */
+PLM_API PLM_MUST_CHECK enum plm_status plm_baseline_load(const char *file,
+                                                         struct plm_baseline **ret_baseline,
+                                                         struct plm_error *reterr);
+PLM_API const struct plm_baseline_entry *plm_baseline_entries(const struct plm_baseline *baseline,
+                                                              size_t *ret_count);
+PLM_API void plm_baseline_destroy(struct plm_baseline *baseline);
 
 /* ------------------------------------------------------------------ the vocabulary */
 

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "api/internal.h"
-#include "base/buf.h"
 #include "plan/search.h"
 
 /* copy_strategy() - what the caller may let go of after the call goes into the estimate's arena */
@@ -31,17 +30,6 @@ static struct plm_strategy copy_strategy(const struct plm_strategy *from, struct
     return s;
 }
 
-/* chosen_text() - what PLM_CHECKPOINT_AUTO became, as the option is written */
-static const char *chosen_text(const struct plm_strategy *chosen, struct arena *arena)
-{
-    struct buf text = { .arena = arena };
-
-    if (chosen->checkpoint == PLM_CHECKPOINT_NONE)
-        return "none";
-    buf_printf(&text, "blocks=%s", chosen->checkpoint_blocks);
-    return buf_string(&text);
-}
-
 enum plm_status api_estimate(struct plm_model *model,
                              const struct plm_strategy *strategy,
                              plm_bytes cut,
@@ -63,7 +51,7 @@ enum plm_status api_estimate(struct plm_model *model,
     estimate->own = own;
     estimate_result(&estimate->sim, model->warnings, model->warning_count, &estimate->result);
     if (copy.checkpoint == PLM_CHECKPOINT_AUTO)
-        estimate->result.checkpoint_chosen = chosen_text(&chosen, &estimate->own);
+        estimate->result.checkpoint_chosen = estimate_chosen(&chosen, &estimate->own);
     if (copy.minimum_capacity)
         status = estimate_minimum(&model->subject, &chosen, &estimate->result, reterr);
     if (status == PLM_OK)

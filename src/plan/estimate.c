@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/buf.h"
 #include "plan/estimate.h"
 
 const char *phase_name(const char *mark)
@@ -24,6 +25,16 @@ const char *phase_name(const char *mark)
 const char *record_op_name(const struct record *record)
 {
     return record->op < OP_COUNT ? op_defs[record->op].name : "";
+}
+
+const char *estimate_chosen(const struct plm_strategy *chosen, struct arena *arena)
+{
+    struct buf text = { .arena = arena };
+
+    if (chosen->checkpoint == PLM_CHECKPOINT_NONE)
+        return "none";
+    buf_printf(&text, "blocks=%s", chosen->checkpoint_blocks);
+    return buf_string(&text);
 }
 
 static struct plm_memory memory_of(const struct simulation *sim, const struct memory_sizes *sizes)

@@ -27,6 +27,9 @@ void estimate_ledger(struct simulation *sim, struct plm_result *result);
 /* estimate_advice() - one line: where the peak is and what would lower it */
 const char *estimate_advice(struct simulation *sim, const struct plm_result *result);
 
+/* estimate_chosen() - what PLM_CHECKPOINT_AUTO became, as the option is written */
+const char *estimate_chosen(const struct plm_strategy *chosen, struct arena *arena);
+
 /* estimate_unverified() - the rules behind this run that no reference has confirmed */
 void estimate_unverified(struct simulation *sim, struct plm_result *result);
 

@@ -278,6 +278,43 @@ enum plm_status read_RESHARD(struct options *options,
     return PLM_OK;
 }
 
+enum plm_status read_SCHEDULE(struct options *options,
+                              const struct option_desc *desc,
+                              const char *value,
+                              struct plm_error *reterr)
+{
+    struct plm_parallel *parallel = MEMBER(options, desc, struct plm_parallel);
+    const char *prefix = desc->words->items[PLM_SCHEDULE_INTERLEAVED];
+    size_t i = find_word(desc, value);
+    int64_t count = 0;
+
+    if (strncmp(value, prefix, strlen(prefix)) == 0 &&
+        units_parse_int(value + strlen(prefix), &count) && count > 1)
+        i = PLM_SCHEDULE_INTERLEAVED;
+    else if (i == desc->words->count || i == PLM_SCHEDULE_INTERLEAVED)
+        return refuse(desc, value,
+                      "1f1b, gpipe, zero-bubble, or interleaved:V with V stages on a rank, from 2",
+                      reterr);
+    parallel->schedule = (enum plm_schedule)i;
+    parallel->virtual_stages = count;
+    return PLM_OK;
+}
+
+enum plm_status read_RANK(struct options *options,
+                          const struct option_desc *desc,
+                          const char *value,
+                          struct plm_error *reterr)
+{
+    struct plm_parallel *parallel = MEMBER(options, desc, struct plm_parallel);
+    int64_t rank;
+
+    if (!units_parse_int(value, &rank) || rank < 0)
+        return refuse(desc, value, "a rank, counted from 0", reterr);
+    parallel->rank = rank;
+    parallel->has_rank = true;
+    return PLM_OK;
+}
+
 enum plm_status read_MARGIN(struct options *options,
                             const struct option_desc *desc,
                             const char *value,

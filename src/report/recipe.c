@@ -65,6 +65,24 @@ static void add_used(struct items *items, const char *key, int64_t count)
         add_count(items, key, count, false);
 }
 
+static void add_pipeline(struct items *items, const struct plm_parallel *p)
+{
+    struct buf schedule = { .arena = items->arena };
+
+    add_used(items, "pp", p->pp);
+    if (p->pp > 1) {
+        buf_text(&schedule, words_schedule.items[p->schedule]);
+        if (p->schedule == PLM_SCHEDULE_INTERLEAVED)
+            buf_printf(&schedule, "%lld", (long long)p->virtual_stages);
+        add_text(items, "schedule", buf_string(&schedule), p->schedule == PLM_SCHEDULE_1F1B);
+        add_count(items, "microbatches", p->microbatches ? p->microbatches : p->pp, false);
+        if (p->pp_split)
+            add_text(items, "pp_split", p->pp_split, false);
+    }
+    if (p->has_rank)
+        add_count(items, "rank", p->rank, false);
+}
+
 /* add_parallel() - what is used of it, and nothing else */
 static void add_parallel(struct items *items, const struct plm_parallel *p)
 {
@@ -76,6 +94,7 @@ static void add_parallel(struct items *items, const struct plm_parallel *p)
                        .key = "bucket_cap_mb", .kind = RECIPE_REAL, .real = p->bucket_cap_mb });
     if (p->gradient_as_bucket_view)
         add_bool(items, "gradient_as_bucket_view", true);
+    add_pipeline(items, p);
 }
 
 const struct recipe_item *recipe_items(const struct report *report,

@@ -163,7 +163,7 @@ static void run_body(struct run *run,
     frame_destroy(g, frame, body->slot_count);
 }
 
-static void run_call(struct run *run, const struct graph_step *step, struct value *frame)
+void execute_call(struct run *run, const struct graph_step *step, struct value *frame)
 {
     struct ghost *g = &run->ghost;
     const struct graph_body *body = step->body;
@@ -232,7 +232,7 @@ static void run_step(struct run *run, const struct graph_step *step, struct valu
         break;
     case STEP_CALL:
     case STEP_INLINE:
-        run_call(run, step, frame);
+        execute_call(run, step, frame);
         break;
     case STEP_SCOPE:
         run_scope(run, step, frame);

@@ -68,6 +68,7 @@ struct region {
 
 struct run;
 struct wrapper;
+struct pipeline;
 
 /* struct owner - gives the operator that runs now its parameters */
 struct owner {
@@ -130,10 +131,13 @@ struct run {
     void *wrapper_state;
     bool partial_norms; /* gradients are shards: clipping reduces their norms over the ranks */
 
+    struct pipeline *pipeline; /* pipeline.h: this rank's stages take the place of main; NULL: none */
+
     /* loop */
     struct step_extent last_step; /* where its events and allocations begin; event 0: no step yet */
     int32_t step;
-    uint32_t micro;      /* micro-batch of the step that runs now */
+    int64_t batch_multiple; /* micro-batches that are moved to the device at once; 0 is 1 */
+    uint32_t micro;              /* micro-batch of the step that runs now */
     bool (*settled)(void *user); /* see train_watch(); NULL: every micro-batch is run */
     void *settled_user;
     struct value *batch; /* [input_count] */
@@ -159,6 +163,9 @@ void run_mark(struct run *run, const char *name, uint32_t micro);
 void batch_make(struct run *run);
 void batch_drop(struct run *run);
 
+/* loop_autocast_dtype() - of `torch.autocast`; DTYPE_COUNT without one */
+enum dtype loop_autocast_dtype(const struct run *run);
+
 /* loop_forward() - the model and the loss, under autocast when the strategy says so; ret[main->out_count], owned */
 void loop_forward(struct run *run, struct value *ret);
 
@@ -179,10 +186,32 @@ void execute_steps(struct run *run,
                    size_t count,
                    struct value *frame);
 
+/* execute_call() - a step that calls a module, given and giving its values in @frame */
+void execute_call(struct run *run, const struct graph_step *step, struct value *frame);
+
 /* execute_region() - a region's steps in @frame, without asking whether they are to be checkpointed */
 void execute_region(struct run *run, const struct region *region, struct value *frame);
 
+/* ------------------------------------------------------------------ pipeline.c */
+
+/* pipeline_create() - cut the model when the strategy asks for stages; run->pipeline stays NULL otherwise */
+PLM_MUST_CHECK enum plm_status pipeline_create(struct run *run, struct plm_error *reterr);
+/* pipeline_load() - after the model is loaded */
+void pipeline_load(struct run *run);
+/* pipeline_step() - the batch, and forward and backward of all its micro-batches */
+void pipeline_step(struct run *run);
+/* pipeline_about() - what this rank has, for people; NULL without a pipeline */
+const char *pipeline_about(const struct run *run);
+
 /* ------------------------------------------------------------------ regions.c, checkpoint.c */
+
+/* struct slot_use - what steps do with one slot of the frame around them: read first, bind, drop in the end */
+struct slot_use {
+    bool in, bound, dropped;
+};
+
+/* slots_used() - add what @count steps do; @use is by slot */
+void slots_used(struct slot_use *use, const struct graph_step *steps, size_t count);
 
 /* regions_build() - cut the graph as the strategy says; NULL entries where nothing is checkpointed */
 PLM_MUST_CHECK enum plm_status regions_build(struct run *run, struct plm_error *reterr);
@@ -197,6 +226,10 @@ void region_release(struct run *run);
 
 /* params_find() - register every parameter by a mute forward */
 PLM_MUST_CHECK enum plm_status params_find(struct run *run, struct plm_error *reterr);
+
+/* params_borrow() - memory-less parameters for another mute forward; params_return() - as if it had not been; @schedule goes back */
+void params_borrow(struct run *run);
+void params_return(struct run *run, struct schedule *schedule);
 
 /* params_load() - Module.to(device), to(channels_last), requires_grad_(False) */
 PLM_MUST_CHECK enum plm_status params_load(struct run *run, struct plm_error *reterr);

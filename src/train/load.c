@@ -116,6 +116,9 @@ static void to_device(struct run *run, size_t i)
 {
     struct param *p = &run->params[i];
 
+    if (p->elsewhere)
+        return;
+
     run->leaves[i].rank = run->loaded_count++;
     set_place(run, i);
     p->tensor = tensor_new(&run->ghost, p->dtype, p->dims, p->sizes);

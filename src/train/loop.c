@@ -10,6 +10,8 @@
  * A mark is put where that script takes a measurement: the phase that it names has just ended. The batch lives until
  * its name is bound again or the step's function returns.
  */
+#include <string.h>
+
 #include "ghost/autocast.h"
 #include "ghost/kernels.h"
 #include "train/wrapper.h"
@@ -48,7 +50,14 @@ static struct tensor *to_device(struct run *run, size_t i, struct tensor *old)
     const struct graph_input *input = &run->graph->inputs[i];
     enum dtype dtype = input->dtype == DTYPE_PRECISION ? DTYPE_FLOAT32 : input->dtype;
 
-    return tensor_new(&run->ghost, dtype, input->dim_count, input->sizes);
+    int64_t sizes[TENSOR_DIMS];
+
+    if (run->batch_multiple <= 1 || input->dim_count == 0 || input->dim_count > TENSOR_DIMS)
+        return tensor_new(&run->ghost, dtype, input->dim_count, input->sizes);
+    memcpy(sizes, input->sizes, input->dim_count * sizeof *sizes);
+    if (__builtin_mul_overflow(sizes[0], run->batch_multiple, &sizes[0]))
+        sizes[0] = INT64_MAX; /* too large, as tensor_new() will say */
+    return tensor_new(&run->ghost, dtype, input->dim_count, sizes);
 }
 
 static struct tensor *to_precision(struct run *run, size_t i, struct tensor *old)
@@ -82,8 +91,7 @@ void batch_drop(struct run *run)
 
 /* ------------------------------------------------------------------ forward and backward */
 
-/* autocast_dtype() - of `torch.autocast`; DTYPE_COUNT without one */
-static enum dtype autocast_dtype(const struct run *run)
+enum dtype loop_autocast_dtype(const struct run *run)
 {
     switch (run->strategy->precision) {
     case PLM_PRECISION_AMP_BF16:
@@ -101,7 +109,7 @@ static enum dtype autocast_dtype(const struct run *run)
 void loop_forward(struct run *run, struct value *ret)
 {
     struct ghost *g = &run->ghost;
-    enum dtype dtype = autocast_dtype(run);
+    enum dtype dtype = loop_autocast_dtype(run);
 
     g->category = CATEGORY_ACTIVATION;
     g->grad_enabled = !run->strategy->eval;
@@ -215,7 +223,11 @@ void step_run(struct run *run)
 
     if (s->zero_grad_at == PLM_ZERO_GRAD_AT_BEGIN)
         optimizer_zero_grad(run);
-    for (uint32_t micro = 0; goes_on && (micro == 0 || micro < s->accumulate); micro++) {
+    if (run->pipeline) {
+        pipeline_step(run);
+        goes_on = !run->ghost.halt;
+    }
+    for (uint32_t micro = 0; !run->pipeline && goes_on && (micro == 0 || micro < s->accumulate); micro++) {
         goes_on = micro_batch(run, micro, ret);
         if (run->settled && goes_on && micro + 2 < s->accumulate && run->settled(run->settled_user))
             micro = (uint32_t)s->accumulate - 2; /* the last one comes next */

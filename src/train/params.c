@@ -210,6 +210,26 @@ static void forget(struct ghost *g, struct schedule *schedule)
     g->unknown_workspace = false;
 }
 
+void params_borrow(struct run *run)
+{
+    for (size_t i = 0; i < run->param_count; i++) {
+        struct param *p = &run->params[i];
+
+        p->tensor = tensor_new(&run->ghost, p->dtype, p->dims, p->sizes);
+        if (p->tensor && !p->buffer && dtype_defs[p->dtype].floating)
+            autograd_leaf(p->tensor);
+    }
+}
+
+void params_return(struct run *run, struct schedule *schedule)
+{
+    for (size_t i = 0; i < run->param_count; i++) {
+        tensor_drop(run->params[i].tensor);
+        run->params[i].tensor = NULL;
+    }
+    forget(&run->ghost, schedule);
+}
+
 enum plm_status params_find(struct run *run, struct plm_error *reterr)
 {
     struct ghost *g = &run->ghost;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "train/internal.h"
+#include "train/pipeline.h"
 
 /* struct cutter - one walk over the graph */
 struct cutter {
@@ -19,18 +19,13 @@ struct cutter {
 
 /* ------------------------------------------------------------------ which slots go in and out */
 
-/* struct use - what a region does with one slot of the frame around it */
-struct use {
-    bool in, bound, dropped;
-};
-
-static void use_read(struct use *use, uint32_t slot)
+static void use_read(struct slot_use *use, uint32_t slot)
 {
     if (slot != GRAPH_NO_SLOT && !use[slot].bound)
         use[slot].in = true;
 }
 
-static void use_steps(struct use *use, const struct graph_step *steps, size_t count)
+void slots_used(struct slot_use *use, const struct graph_step *steps, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const struct graph_step *step = &steps[i];
@@ -38,7 +33,7 @@ static void use_steps(struct use *use, const struct graph_step *steps, size_t co
         for (uint32_t k = 0; k < step->in_count; k++)
             use_read(use, step->in[k]);
         if (step->kind == STEP_SCOPE)
-            use_steps(use, step->body->steps, step->body->step_count);
+            slots_used(use, step->body->steps, step->body->step_count);
         for (uint32_t k = 0; k < step->out_count; k++) {
             if (step->out[k] == GRAPH_NO_SLOT)
                 continue;
@@ -52,7 +47,7 @@ static void use_steps(struct use *use, const struct graph_step *steps, size_t co
     }
 }
 
-static void set_slots(struct arena *arena, struct region *region, const struct use *use)
+static void set_slots(struct arena *arena, struct region *region, const struct slot_use *use)
 {
     uint32_t *in = arena_array(arena, uint32_t, region->slot_count);
     uint32_t *out = arena_array(arena, uint32_t, region->slot_count);
@@ -71,12 +66,12 @@ static void cut(struct cutter *c, const struct graph_step *steps, uint32_t count
 {
     struct arena *arena = c->run->arena;
     struct region *region = arena_new(arena, struct region);
-    struct use *use = arena_array(arena, struct use, c->slot_count);
+    struct slot_use *use = arena_array(arena, struct slot_use, c->slot_count);
 
     region->steps = steps;
     region->step_count = count;
     region->slot_count = c->slot_count;
-    use_steps(use, steps, count);
+    slots_used(use, steps, count);
     set_slots(arena, region, use);
     c->run->regions[steps->place] = region;
 }
@@ -233,6 +228,12 @@ enum plm_status regions_build(struct run *run, struct plm_error *reterr)
     if (status)
         return status;
     run->regions = arena_array(run->arena, const struct region *, (size_t)graph->place_count + 1);
-    cut_body(&c, graph->main, graph->main->slot_count);
+    if (!run->pipeline)
+        cut_body(&c, graph->main, graph->main->slot_count);
+    for (int32_t i = 0; run->pipeline && i < run->pipeline->shape.local; i++) {
+        const struct graph_body *stage = run->pipeline->stages[i].call.body;
+
+        cut_body(&c, stage, stage->slot_count);
+    }
     return PLM_OK;
 }

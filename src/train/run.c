@@ -66,6 +66,9 @@ enum plm_status train_create(const struct graph *graph,
     status = params_find(run, reterr);
     if (status)
         return status;
+    status = pipeline_create(run, reterr);
+    if (status)
+        return status;
     status = wrapper_choose(strategy, &run->wrapper, reterr);
     if (!status && run->wrapper)
         status = run->wrapper->create(run, reterr);
@@ -104,6 +107,7 @@ enum plm_status train_load(struct run *run, struct plm_error *reterr)
         run->wrapper->wrap(run);
         run_mark(run, run->wrapper->mark, 0);
     }
+    pipeline_load(run);
     optimizer_create(run);
     run_mark(run, "optimizer_init", 0);
     run->step = 0;

@@ -17,6 +17,7 @@ struct param {
     enum dtype dtype; /* on the device, under the run's precision */
     unsigned dims;
     int64_t sizes[8];
+    bool elsewhere;        /* on another rank of the pipeline: not loaded here */
     struct tensor *tensor; /* the leaf, once loaded: what the optimizer sees */
     struct tensor *used;   /* what modules compute with, when a wrapper gives them another */
 };

@@ -1,0 +1,133 @@
+/*
+ * train/pipeline.c - pipeline parallelism: what is accepted, and a step of this rank
+ *
+ * The training script that it stands for, as torchtitan's: the step's whole batch is moved to the device of every rank, under autocast
+ * the schedule runs all micro-batches (return_outputs=False), and clipping, optimizer and zero_grad follow as ever. A
+ * weight that the first and the last stage tie is there on both; their gradients are summed in place.
+ */
+#include "train/pipeline.h"
+#include "ghost/autocast.h"
+#include "train/place.h"
+
+enum { RANKS_MOST = 1024, MICROS_MOST = 65536, ACTIONS_MOST = 1 << 20 };
+
+/* check_strategy() - what a pipeline is not run with */
+static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_error *reterr)
+{
+    const struct plm_parallel *p = &s->parallel;
+    bool splits = p->schedule == PLM_SCHEDULE_ZERO_BUBBLE;
+
+    if (p->pp > RANKS_MOST)
+        return plm_fail(reterr, PLM_E_USAGE, "pp: at most %d stages", RANKS_MOST);
+    if (s->eval)
+        return plm_fail(reterr, PLM_E_USAGE, "pp: only training is modelled, not --eval");
+    if (s->accumulate > 1)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "accumulate: a pipeline accumulates over its --microbatches");
+    if (s->precision == PLM_PRECISION_AMP_FP16)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "pp: the schedule calls backward itself, so that GradScaler (amp-fp16) has "
+                        "no loss to scale");
+    if (s->keep_outputs)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "keep-outputs: a pipeline's outputs are in its last stage alone");
+    if (s->frozen)
+        return plm_fail(reterr, PLM_E_USAGE, "frozen: not modelled with --pp");
+    if (s->zero_grad_at == PLM_ZERO_GRAD_AT_BEFORE_BACKWARD)
+        return plm_fail(
+            reterr, PLM_E_USAGE,
+            "zero-grad-at: a pipeline's schedule runs forward and backward in one call");
+    if (splits && s->checkpoint != PLM_CHECKPOINT_NONE)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "checkpoint: zero-bubble runs the backward in two halves, and each would "
+                        "recompute; it is not modelled");
+    return PLM_OK;
+}
+
+/* check_absent() - without a pipeline its options say nothing */
+static enum plm_status check_absent(const struct plm_parallel *p, struct plm_error *reterr)
+{
+    if (p->microbatches > 1 || p->pp_split || p->schedule != PLM_SCHEDULE_1F1B)
+        return plm_fail(reterr, PLM_E_USAGE, "%s: needs a pipeline of several stages, --pp N",
+                        p->microbatches > 1 ? "microbatches"
+                        : p->pp_split       ? "pp-split"
+                                            : "schedule");
+    return PLM_OK;
+}
+
+static enum plm_status set_shape(struct pipeline *p, struct plm_error *reterr)
+{
+    const struct plm_parallel *o = &p->run->strategy->parallel;
+    bool looped =
+        o->schedule == PLM_SCHEDULE_INTERLEAVED || o->schedule == PLM_SCHEDULE_ZERO_BUBBLE;
+    int64_t local = looped && o->virtual_stages > 1 ? o->virtual_stages : 1;
+    int64_t micros = o->microbatches > 0 ? o->microbatches : o->pp;
+
+    if (local > RANKS_MOST)
+        return plm_fail(reterr, PLM_E_USAGE, "schedule: at most %d stages on a rank", RANKS_MOST);
+    if (micros > MICROS_MOST || o->pp * local * micros > ACTIONS_MOST)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "microbatches: at most %d, and stages times micro-batches at most %d",
+                        MICROS_MOST, ACTIONS_MOST);
+    p->shape =
+        (struct pipeline_shape){ o->schedule, (int32_t)o->pp, (int32_t)local, (int32_t)micros };
+    p->stage_count = (uint32_t)(o->pp * local);
+    p->rank = (int32_t)place_of(o, o->rank).pipeline;
+    if (o->rank < 0 || o->rank >= place_count(o))
+        return plm_fail(reterr, PLM_E_USAGE, "rank: there are %lld, counted from 0",
+                        (long long)place_count(o));
+    return pipeline_check(&p->shape, reterr);
+}
+
+enum plm_status pipeline_create(struct run *run, struct plm_error *reterr)
+{
+    struct pipeline *p = arena_new(run->arena, struct pipeline);
+    enum plm_status status;
+
+    if (run->strategy->parallel.pp <= 1)
+        return check_absent(&run->strategy->parallel, reterr);
+    p->run = run;
+    status = check_strategy(run->strategy, reterr);
+    if (status == PLM_OK)
+        status = set_shape(p, reterr);
+    if (status != PLM_OK)
+        return status;
+    if (p->shape.schedule == PLM_SCHEDULE_GPIPE || p->shape.schedule == PLM_SCHEDULE_1F1B)
+        pipeline_computes(&p->shape, p->rank, run->arena, &p->actions);
+    else
+        pipeline_lower(&p->shape, p->rank, run->arena, &p->actions);
+    status = pipeline_cut(p, reterr);
+    if (status != PLM_OK)
+        return status;
+    run->pipeline = p;
+    run->batch_multiple = p->shape.micros;
+    return PLM_OK;
+}
+
+void pipeline_load(struct run *run)
+{
+    struct pipeline *p = run->pipeline;
+
+    for (int32_t i = 0; p && i < p->shape.local; i++) {
+        stage_prepare(p, &p->stages[i]);
+        stage_weights(p, &p->stages[i]);
+    }
+}
+
+void pipeline_step(struct run *run)
+{
+    struct ghost *g = &run->ghost;
+    enum dtype dtype = loop_autocast_dtype(run);
+
+    batch_make(run);
+    if (dtype != DTYPE_COUNT)
+        autocast_enter(g, dtype);
+    pipeline_micro_steps(run->pipeline);
+    if (dtype != DTYPE_COUNT)
+        autocast_leave(g);
+}
+
+const char *pipeline_about(const struct run *run)
+{
+    return run->pipeline ? run->pipeline->about : NULL;
+}

@@ -1,0 +1,533 @@
+/*
+ * train/pipeline_cut.c - cuts the model between blocks, and builds this rank's stages
+ *
+ * A mute run of the whole model shows what each name holds at a cut. What needs a gradient there is received from the stage
+ * before. What does not (masks, position ids, rotary tables, an empty list) the stage makes for itself, from the batch and
+ * from buffers, as a stage written by hand does; only when that would take another stage's parameters it is received too.
+ */
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/units.h"
+#include "ghost/autocast.h"
+#include "model/cut.h"
+#include "train/pipeline.h"
+
+/* struct fact - what a step's result was in the mute run */
+struct fact {
+    enum value_kind kind;
+    struct port port; /* of a tensor */
+};
+
+struct cutting {
+    struct pipeline *p;
+    struct run *run;
+    struct cut_row row;
+    uint32_t *blocks_of; /* [stage_count]: how many blocks each stage has */
+    size_t *begins;      /* [stage_count + 1]: its first step in the row */
+    struct fact *facts;  /* [row.body->slot_count * …]: by step, then result; see fact_of() */
+    size_t *first_fact;  /* [step_count] */
+    struct plm_error *reterr;
+};
+
+/* ------------------------------------------------------------------ which blocks */
+
+static enum plm_status read_split(struct cutting *c)
+{
+    const char *text = c->run->strategy->parallel.pp_split;
+    const char *next = text;
+    uint32_t stages = c->p->stage_count, total = 0;
+
+    for (uint32_t i = 0; i < stages; i++) {
+        char digits[16];
+        size_t length = strspn(next, "0123456789");
+        int64_t count = 0;
+        bool last = i + 1 == stages;
+
+        if (length > 0 && length < sizeof digits) {
+            memcpy(digits, next, length);
+            digits[length] = '\0';
+            if (!units_parse_int(digits, &count) || count > c->row.block_count)
+                count = 0;
+        }
+        if (count == 0 || next[length] != (last ? '\0' : ','))
+            return plm_fail(c->reterr, PLM_E_USAGE,
+                            "pp-split: %u numbers of blocks, each at least 1, are written like "
+                            "4,4,3,5, not '%s'",
+                            stages, text);
+        c->blocks_of[i] = (uint32_t)count;
+        total += (uint32_t)count;
+        next += length + !last;
+    }
+    if (total != c->row.block_count)
+        return plm_fail(c->reterr, PLM_E_USAGE, "pp-split: %s makes %u blocks; the model has %u",
+                        text, total, c->row.block_count);
+    return PLM_OK;
+}
+
+/* share_blocks() - as evenly as possible, the earlier stages one more (torch.tensor_split) */
+static enum plm_status share_blocks(struct cutting *c)
+{
+    uint32_t stages = c->p->stage_count, blocks = c->row.block_count, at = 0;
+    enum plm_status status = PLM_OK;
+
+    if (blocks < stages)
+        return plm_fail(c->reterr, PLM_E_USAGE,
+                        "pp: %u stages need as many blocks; the model has %u", stages, blocks);
+    for (uint32_t i = 0; i < stages; i++)
+        c->blocks_of[i] = blocks / stages + (i < blocks % stages);
+    if (c->run->strategy->parallel.pp_split)
+        status = read_split(c);
+    for (uint32_t i = 0; i < stages; i++) {
+        c->begins[i] = i ? c->row.blocks[at] : 0;
+        at += c->blocks_of[i];
+    }
+    c->begins[stages] = c->row.body->step_count;
+    return status;
+}
+
+/* ------------------------------------------------------------------ the mute run */
+
+static void observe_value(struct fact *fact, uint32_t slot, struct value v)
+{
+    const struct tensor *x = v.kind == VALUE_TENSOR ? v.as.tensor : NULL;
+
+    *fact = (struct fact){ .kind = v.kind, .port.slot = slot };
+    if (!x)
+        return;
+    fact->port.dtype = x->dtype;
+    fact->port.dims = x->dims;
+    memcpy(fact->port.sizes, x->sizes, sizeof x->sizes);
+    memcpy(fact->port.strides, x->strides, sizeof x->strides);
+    fact->port.grad = x->requires_grad;
+}
+
+/* results_of() - the slots that a step binds; a scope's too */
+static size_t results_of(const struct graph_step *step, uint32_t *ret, size_t count)
+{
+    for (uint32_t i = 0; i < step->out_count; i++)
+        if (step->out[i] != GRAPH_NO_SLOT)
+            ret[count++] = step->out[i];
+    if (step->kind == STEP_SCOPE)
+        for (size_t i = 0; i < step->body->step_count; i++)
+            count = results_of(&step->body->steps[i], ret, count);
+    return count;
+}
+
+static size_t count_results(const struct graph_step *step)
+{
+    size_t count = step->out_count;
+
+    for (size_t i = 0; step->kind == STEP_SCOPE && i < step->body->step_count; i++)
+        count += count_results(&step->body->steps[i]);
+    return count;
+}
+
+static void number_facts(struct cutting *c)
+{
+    const struct graph_body *body = c->row.body;
+    size_t count = 0;
+
+    c->first_fact = arena_array(c->run->arena, size_t, body->step_count + 1);
+    for (size_t i = 0; i < body->step_count; i++) {
+        c->first_fact[i] = count;
+        count += count_results(&body->steps[i]);
+    }
+    c->first_fact[body->step_count] = count;
+    c->facts = arena_array(c->run->arena, struct fact, count);
+}
+
+static void observe_steps(struct cutting *c, struct value *frame, uint32_t *slots)
+{
+    struct run *run = c->run;
+    const struct graph_body *body = c->row.body;
+
+    for (size_t i = 0; i < body->step_count && !run->ghost.halt; i++) {
+        size_t count = results_of(&body->steps[i], slots, 0);
+
+        execute_steps(run, &body->steps[i], 1, frame);
+        for (size_t k = 0; k < count; k++)
+            observe_value(&c->facts[c->first_fact[i] + k], slots[k], frame[slots[k]]);
+    }
+}
+
+static enum plm_status observe(struct cutting *c)
+{
+    struct run *run = c->run;
+    struct ghost *g = &run->ghost;
+    struct schedule *schedule = g->schedule;
+    uint32_t slot_count = c->row.body->slot_count;
+    struct value *frame = arena_array(run->arena, struct value, slot_count);
+    enum dtype dtype = loop_autocast_dtype(run);
+
+    number_facts(c);
+    uint32_t *slots = arena_array(run->arena, uint32_t, c->first_fact[c->row.body->step_count] + 1);
+
+    g->schedule = NULL;
+    params_borrow(run);
+    batch_make(run);
+    for (size_t i = 0; i < run->graph->input_count; i++)
+        frame[i] = value_ref(run->batch[i]);
+    g->grad_enabled = true;
+    if (dtype != DTYPE_COUNT)
+        autocast_enter(g, dtype);
+    observe_steps(c, frame, slots);
+    if (dtype != DTYPE_COUNT)
+        autocast_leave(g);
+    for (uint32_t i = 0; i < slot_count; i++)
+        value_set(g, &frame[i], (struct value){ 0 });
+    batch_drop(run);
+    params_return(run, schedule);
+    if (!g->halt)
+        return PLM_OK;
+    if (c->reterr)
+        *c->reterr = g->error;
+    return g->status;
+}
+
+/* ------------------------------------------------------------------ what crosses a cut */
+
+static bool runs_with_grad(const struct graph_step *step)
+{
+    return step->when & STEP_WHEN_GRAD;
+}
+
+/* binder() - the last step before @before that binds @slot; SIZE_MAX: none, or it was dropped since */
+static size_t binder(const struct cutting *c, uint32_t slot, size_t before)
+{
+    for (size_t i = before; i-- > 0;) {
+        const struct graph_step *step = &c->row.body->steps[i];
+
+        if (!runs_with_grad(step))
+            continue;
+        for (uint32_t k = 0; k < step->drop_count; k++)
+            if (step->drop[k] == slot)
+                return SIZE_MAX;
+        for (size_t f = c->first_fact[i]; f < c->first_fact[i + 1]; f++)
+            if (c->facts[f].kind != VALUE_NONE && c->facts[f].port.slot == slot)
+                return i;
+    }
+    return SIZE_MAX;
+}
+
+static const struct fact *fact_of(const struct cutting *c, size_t step, uint32_t slot)
+{
+    for (size_t f = c->first_fact[step]; f < c->first_fact[step + 1]; f++)
+        if (c->facts[f].port.slot == slot)
+            return &c->facts[f];
+    return NULL;
+}
+
+/* live_at() - mark what the steps from @first on read before they bind it */
+static void live_at(const struct cutting *c, size_t first, struct slot_use *use)
+{
+    const struct graph_body *body = c->row.body;
+
+    memset(use, 0, body->slot_count * sizeof *use);
+    for (size_t i = first; i < body->step_count; i++)
+        if (runs_with_grad(&body->steps[i]))
+            slots_used(use, &body->steps[i], 1);
+    for (uint32_t i = 0; i < body->out_count; i++)
+        if (body->out[i] != GRAPH_NO_SLOT && !use[body->out[i]].bound)
+            use[body->out[i]].in = true;
+}
+
+/* struct making - how a stage makes what it does not receive */
+struct making {
+    struct cutting *c;
+    const struct ports *in;
+    bool *take; /* [step_count]: steps that it runs itself */
+    uint32_t *
+        stands_in; /* [step_count]: instead of the step, from 1: the received tensor that has the same type and sizes */
+};
+
+static bool owns_weights(const struct run *run, const struct graph_step *step)
+{
+    if (step->kind == STEP_OP && step->node < run->graph->node_count)
+        for (unsigned k = 0; k < OWNED_MOST; k++) {
+            uint32_t number = run->owned[step->node][k];
+
+            if (number && !run->params[number - 1].buffer)
+                return true;
+        }
+    for (size_t i = 0; step->body && i < step->body->step_count; i++)
+        if (owns_weights(run, &step->body->steps[i]))
+            return true;
+    return false;
+}
+
+/* stand_in() - a received tensor of the same type and sizes, from 1; 0: none */
+static uint32_t stand_in(const struct making *m, const struct port *port)
+{
+    for (size_t i = 0; i < m->in->count; i++) {
+        const struct port *in = &m->in->ports[i];
+
+        if (in->grad && in->dtype == port->dtype && in->dims == port->dims &&
+            memcmp(in->sizes, port->sizes, port->dims * sizeof *port->sizes) == 0)
+            return (uint32_t)i + 1;
+    }
+    return 0;
+}
+
+/*
+ * make_slot() - take the steps that give @slot the value that it has before step @before
+ *
+ * The value needs no gradient. Where a step on the way is given an activation, only its type and sizes can matter: the tensor that
+ * the stage received stands in for it.
+ */
+static bool make_slot(struct making *m, uint32_t slot, size_t before)
+{
+    struct cutting *c = m->c;
+    size_t at = binder(c, slot, before);
+
+    if (at == SIZE_MAX)
+        return slot < c->run->graph->input_count; /* the batch, which every stage has */
+    if (m->take[at] || m->stands_in[at])
+        return true;
+    const struct graph_step *step = &c->row.body->steps[at];
+    const struct fact *fact = fact_of(c, at, slot);
+
+    if (fact && fact->kind == VALUE_TENSOR && fact->port.grad) {
+        m->stands_in[at] = stand_in(m, &fact->port);
+        return m->stands_in[at] != 0;
+    }
+    if (step->place || step->wrap || owns_weights(c->run, step))
+        return false;
+    struct slot_use *use = arena_array(c->run->arena, struct slot_use, c->row.body->slot_count);
+
+    m->take[at] = true;
+    slots_used(use, step, 1);
+    for (uint32_t i = 0; i < c->row.body->slot_count; i++)
+        if (use[i].in && !make_slot(m, i, at) && binder(c, i, at) != SIZE_MAX)
+            return false;
+    return true;
+}
+
+static void new_making(struct cutting *c, const struct ports *in, struct making *ret)
+{
+    size_t steps = c->row.body->step_count;
+
+    *ret = (struct making){ c, in, arena_array(c->run->arena, bool, steps),
+                            arena_array(c->run->arena, uint32_t, steps) };
+}
+
+static enum plm_status find_ports(struct cutting *c, size_t cut, struct ports *ret)
+{
+    struct run *run = c->run;
+    uint32_t slot_count = c->row.body->slot_count;
+    struct slot_use *use = arena_array(run->arena, struct slot_use, slot_count);
+
+    live_at(c, cut, use);
+    for (int pass = 0; pass < 2; pass++) /* gradients first: they may stand in for the others */
+        for (uint32_t slot = 0; slot < slot_count; slot++) {
+            size_t at = use[slot].in ? binder(c, slot, cut) : SIZE_MAX;
+            const struct fact *fact = at == SIZE_MAX ? NULL : fact_of(c, at, slot);
+            bool grad = fact && fact->kind == VALUE_TENSOR && fact->port.grad;
+            struct making making;
+
+            if (!fact || grad != (pass == 0))
+                continue;
+            new_making(c, ret, &making);
+            if (!grad && make_slot(&making, slot, cut))
+                continue;
+            if (fact->kind != VALUE_TENSOR)
+                return plm_fail(c->reterr, PLM_E_USAGE,
+                                "pp: '%s' is a list or a record of other stages' tensors where the "
+                                "model would be cut, which is not modelled",
+                                names_text(run->graph->names, c->row.body->slot_names[slot]));
+            arena_push(run->arena, ret->ports, ret->count, ret->capacity, fact->port);
+        }
+    if (ret->count == 0)
+        return plm_fail(c->reterr, PLM_E_USAGE, "pp: nothing goes from one stage to the next");
+    return PLM_OK;
+}
+
+/* ------------------------------------------------------------------ the stage as a module */
+
+/* struct writing - a stage's body: received tensors and the model's inputs are its first slots, the row's slots follow */
+struct writing {
+    struct arena *arena;
+    struct graph_step *steps;
+    size_t count, capacity;
+    uint32_t shift;
+};
+
+static void write_step(struct writing *w, struct graph_step step)
+{
+    arena_push(w->arena, w->steps, w->count, w->capacity, step);
+}
+
+static void write_moved(struct writing *w, const struct graph_step *step)
+{
+    write_step(w, cut_moved(w->arena, step, w->shift));
+}
+
+/* write_making() - what the stage makes for itself; what only that needed is dropped */
+static void write_making(struct writing *w, struct cutting *c, const struct stage *s)
+{
+    size_t begin = c->begins[s->index];
+    uint32_t slot_count = c->row.body->slot_count;
+    struct slot_use *use = arena_array(w->arena, struct slot_use, slot_count);
+    struct making m;
+
+    new_making(c, s->in, &m);
+    live_at(c, begin, use);
+    for (uint32_t slot = 0; slot < slot_count; slot++) {
+        bool received = false;
+
+        for (size_t i = 0; i < s->in->count; i++)
+            received = received || s->in->ports[i].slot == slot;
+        if (use[slot].in && !received)
+            make_slot(&m, slot, begin);
+    }
+    for (size_t i = 0; i < begin; i++) {
+        const struct graph_step *step = &c->row.body->steps[i];
+
+        if (m.stands_in[i])
+            for (uint32_t k = 0; k < step->out_count; k++)
+                if (step->out[k] != GRAPH_NO_SLOT)
+                    write_step(w, cut_alias(w->arena, m.stands_in[i] - 1, step->out[k] + w->shift));
+        if (m.take[i])
+            write_moved(w, step);
+    }
+    for (uint32_t slot = (uint32_t)c->run->graph->input_count; slot < slot_count; slot++)
+        if (!use[slot].in)
+            write_step(w, cut_drop(w->arena, slot + w->shift, 1));
+    for (size_t i = 0; i < s->in->count; i++)
+        write_step(w, cut_alias(w->arena, (uint32_t)i, s->in->ports[i].slot + w->shift));
+}
+
+static void build_stage(struct cutting *c, struct stage *s)
+{
+    struct arena *arena = c->run->arena;
+    const struct graph_body *row = c->row.body;
+    uint32_t received = (uint32_t)s->in->count, inputs = (uint32_t)c->run->graph->input_count;
+    bool last = s->index + 1 == (int32_t)c->p->stage_count;
+    uint32_t out_count = last ? row->out_count : (uint32_t)s->out->count;
+    struct writing w = { .arena = arena, .shift = received + inputs };
+    struct graph_body *body = arena_new(arena, struct graph_body);
+    uint32_t *out = arena_array(arena, uint32_t, out_count);
+    uint32_t *slots = arena_array(arena, uint32_t, received + inputs + out_count);
+
+    for (uint32_t i = 0; i < inputs; i++)
+        write_step(&w, cut_alias(arena, received + i, i + w.shift));
+    if (s->index > 0)
+        write_making(&w, c, s);
+    for (size_t i = c->begins[s->index]; i < c->begins[s->index + 1]; i++)
+        write_moved(&w, &row->steps[i]);
+    for (uint32_t i = 0; i < out_count; i++) {
+        uint32_t slot = last ? row->out[i] : s->out->ports[i].slot;
+
+        out[i] = slot == GRAPH_NO_SLOT ? GRAPH_NO_SLOT : slot + w.shift;
+    }
+    *body = (struct graph_body){
+        .name = row->name,
+        .slot_count = row->slot_count + w.shift,
+        .in_count = received + inputs,
+        .out_count = out_count,
+        .out = out,
+        .step_count = w.count,
+        .steps = w.steps,
+    };
+    for (uint32_t i = 0; i < received + inputs + out_count; i++)
+        slots[i] = i;
+    s->call = (struct graph_step){
+        .kind = STEP_CALL,
+        .when = STEP_WHEN_GRAD | STEP_WHEN_NO_GRAD,
+        .in_count = body->in_count,
+        .out_count = out_count,
+        .in = slots,
+        .out = slots + body->in_count,
+        .body = body,
+        .node = CUT_NO_NODE,
+    };
+}
+
+/* mark_here() - the parameters of these steps are on this rank */
+static void mark_here(struct run *run, const struct graph_body *body, bool *here)
+{
+    for (size_t i = 0; i < body->step_count; i++) {
+        const struct graph_step *step = &body->steps[i];
+
+        for (unsigned k = 0; step->node < run->graph->node_count && k < OWNED_MOST; k++)
+            if (step->kind == STEP_OP && run->owned[step->node][k])
+                here[run->owned[step->node][k] - 1] = true;
+        if (step->body)
+            mark_here(run, step->body, here);
+    }
+}
+
+void stage_weights(struct pipeline *p, struct stage *s)
+{
+    struct run *run = p->run;
+    bool *here = arena_array(run->arena, bool, run->param_count);
+
+    mark_here(run, s->call.body, here);
+    s->weights = arena_array(run->arena, struct tensor *, run->trained_count);
+    for (size_t i = 0; i < run->trained_count; i++) {
+        struct param *param = run->trained[i]->param;
+
+        if (here[param - run->params])
+            s->weights[s->weight_count++] = param->used ? param->used : param->tensor;
+    }
+}
+
+/* describe() - "blocks 0-3 and the embedding" */
+static void describe(struct cutting *c)
+{
+    struct pipeline *p = c->p;
+    struct buf text = { .arena = c->run->arena };
+
+    buf_text(&text, "blocks ");
+    for (int32_t i = 0; i < p->shape.local; i++) {
+        uint32_t first = 0, count = c->blocks_of[p->stages[i].index];
+
+        for (int32_t k = 0; k < p->stages[i].index; k++)
+            first += c->blocks_of[k];
+        buf_printf(&text, "%s%u", i ? ", " : "", first);
+        if (count > 1)
+            buf_printf(&text, "-%u", first + count - 1);
+    }
+    if (p->rank == 0)
+        buf_text(&text, " and what comes before");
+    if (p->rank + 1 == p->shape.ranks)
+        buf_text(&text, " and what comes after");
+    buf_printf(&text, "; at most %d in flight", pipeline_in_flight(&p->actions));
+    p->about = buf_string(&text);
+}
+
+enum plm_status pipeline_cut(struct pipeline *p, struct plm_error *reterr)
+{
+    struct run *run = p->run;
+    struct cutting c = { .p = p, .run = run, .reterr = reterr };
+    enum plm_status status = cut_row(run->graph, run->arena, &c.row, reterr);
+
+    if (status != PLM_OK)
+        return status;
+    c.blocks_of = arena_array(run->arena, uint32_t, p->stage_count);
+    c.begins = arena_array(run->arena, size_t, p->stage_count + 1);
+    status = share_blocks(&c);
+    if (status == PLM_OK)
+        status = observe(&c);
+    p->cuts = arena_array(run->arena, struct ports, p->stage_count + 1);
+    for (uint32_t i = 1; status == PLM_OK && i < p->stage_count; i++)
+        status = find_ports(&c, c.begins[i], &p->cuts[i]);
+    if (status != PLM_OK)
+        return status;
+    bool *here = arena_array(run->arena, bool, run->param_count);
+
+    p->stages = arena_array(run->arena, struct stage, (size_t)p->shape.local);
+    for (int32_t i = 0; i < p->shape.local; i++) {
+        struct stage *s = &p->stages[i];
+
+        s->index = i * p->shape.ranks + p->rank;
+        s->in = &p->cuts[s->index];
+        s->out = &p->cuts[s->index + 1];
+        build_stage(&c, s);
+        mark_here(run, s->call.body, here);
+    }
+    for (size_t i = 0; i < run->param_count; i++)
+        run->params[i].elsewhere = !here[i];
+    describe(&c);
+    return PLM_OK;
+}

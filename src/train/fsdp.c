@@ -68,43 +68,6 @@ static void resharding(struct fsdp *fsdp, const struct plm_parallel *parallel)
 
 /* ------------------------------------------------------------------ which modules, which parameters */
 
-static uint32_t *number_of_path(struct fsdp *fsdp, name_id path)
-{
-    if (path >= fsdp->by_path_count) {
-        size_t count = fsdp->run->ghost.names->text_count * 2 + 64;
-        uint32_t *grown = arena_array(fsdp->run->arena, uint32_t, count);
-
-        if (fsdp->by_path)
-            memcpy(grown, fsdp->by_path, fsdp->by_path_count * sizeof *grown);
-        fsdp->by_path = grown;
-        fsdp->by_path_count = count;
-    }
-    return &fsdp->by_path[path];
-}
-
-static void add_state(struct fsdp *fsdp, size_t *capacity, name_id path, bool root)
-{
-    struct fsdp_state state = { .fsdp = fsdp, .path = path, .root = root };
-
-    arena_push(fsdp->run->arena, fsdp->states, fsdp->state_count, *capacity, state);
-    if (!root)
-        *number_of_path(fsdp, path) = (uint32_t)fsdp->state_count;
-}
-
-/* find_units() - a state for each marked module, inner ones before those that they are in */
-static void find_units(struct fsdp *fsdp, size_t *capacity, const struct graph_body *body)
-{
-    for (size_t i = 0; i < body->step_count; i++) {
-        const struct graph_step *step = &body->steps[i];
-
-        if (step->body)
-            find_units(fsdp, capacity, step->body);
-        if (step->wrap && step->kind == STEP_CALL && step != fsdp->run->model_call &&
-            *number_of_path(fsdp, step->path) == 0)
-            add_state(fsdp, capacity, step->path, false);
-    }
-}
-
 static struct fsdp_state *root_of(struct fsdp *fsdp)
 {
     return &fsdp->states[fsdp->state_count - 1];
@@ -113,27 +76,24 @@ static struct fsdp_state *root_of(struct fsdp *fsdp)
 static struct fsdp_state *state_of_call(struct run *run, const struct wrapped_call *call)
 {
     struct fsdp *fsdp = run->wrapper_state;
-    uint32_t number = *number_of_path(fsdp, call->step->path);
 
-    return call->root ? root_of(fsdp) : &fsdp->states[number - 1];
+    return &fsdp->states[units_of_call(&fsdp->units, call)];
 }
 
-/* state_of_module() - the innermost wrapped module that holds the one named @module; 0 is the model itself */
-static struct fsdp_state *state_of_module(struct fsdp *fsdp, name_id module)
+static void make_states(struct fsdp *fsdp)
 {
-    struct names *names = fsdp->run->ghost.names;
+    units_find(&fsdp->units, fsdp->run);
+    fsdp->state_count = fsdp->units.count + 1;
+    fsdp->states = arena_array(fsdp->run->arena, struct fsdp_state, fsdp->state_count);
+    for (size_t i = 0; i < fsdp->state_count; i++) {
+        bool root = i == fsdp->units.count;
 
-    while (module) {
-        uint32_t number = *number_of_path(fsdp, module);
-
-        if (number)
-            return &fsdp->states[number - 1];
-        const char *text = names_text(names, module);
-        const char *dot = strrchr(text, '.');
-
-        module = dot ? names_add(names, text, (size_t)(dot - text)) : 0;
+        fsdp->states[i] = (struct fsdp_state){
+            .fsdp = fsdp,
+            .path = root ? 0 : fsdp->units.paths[i],
+            .root = root,
+        };
     }
-    return root_of(fsdp);
 }
 
 static enum plm_status create(struct run *run, struct plm_error *reterr)
@@ -141,7 +101,6 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
     const struct plm_parallel *parallel = &run->strategy->parallel;
     struct fsdp *fsdp = arena_new(run->arena, struct fsdp);
     bool hybrid = parallel->hsdp_shard > 0;
-    size_t capacity = 0;
 
     *fsdp = (struct fsdp){
         .run = run,
@@ -157,8 +116,7 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
 
     if (status)
         return status;
-    find_units(fsdp, &capacity, run->graph->main);
-    add_state(fsdp, &capacity, 0, true);
+    make_states(fsdp);
     resharding(fsdp, parallel);
     run->wrapper_state = fsdp;
     run->partial_norms = fsdp->shards > 1;
@@ -186,7 +144,7 @@ static void assign(struct fsdp *fsdp)
             leaves[count++] = &run->leaves[i];
     qsort(leaves, count, sizeof *leaves, by_rank);
     for (size_t i = 0; i < count; i++) {
-        struct fsdp_state *state = state_of_module(fsdp, leaves[i]->module);
+        struct fsdp_state *state = &fsdp->states[units_of_module(&fsdp->units, leaves[i]->module)];
         struct fsdp_param p = { .param = leaves[i]->param, .module = leaves[i]->module };
 
         arena_push(run->arena, state->params, state->param_count, state->param_capacity, p);

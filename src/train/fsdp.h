@@ -8,7 +8,7 @@
 #ifndef PLM_TRAIN_FSDP_H
 #define PLM_TRAIN_FSDP_H
 
-#include "train/wrapper.h"
+#include "train/units.h"
 
 /* Streams beside the default one, as FSDPCommContext makes them; memory is allocated on these only. */
 enum fsdp_stream {
@@ -60,11 +60,10 @@ struct fsdp {
     int64_t post_forward_shards;    /* ranks that share a parameter between forward and backward */
     enum dtype param_dtype, reduce_dtype; /* DTYPE_COUNT: none was given */
     bool offload;
-    bool reduces;              /* set_requires_gradient_sync() */
-    struct fsdp_state *states; /* [state_count], in the order of the calls: the root comes last */
+    bool reduces; /* set_requires_gradient_sync() */
+    struct units units;
+    struct fsdp_state *states; /* [state_count], by unit: the root comes last */
     size_t state_count;
-    uint32_t *by_path; /* [by_path_count]: state of a module's name, from 1 */
-    size_t by_path_count;
     struct tensor *held;         /* all_gather_state: the last buffer of the forward */
     struct tensor *reduce_input; /* reduce_scatter_states, of which one is kept */
     struct fsdp_state **order;   /* [order_count] post_forward_order */

@@ -30,13 +30,25 @@ struct tensor *scaler_scale(struct run *run, struct tensor *loss)
     return op_apply(&run->ghost, OP_MUL, (struct tensor *[]){ loss, s->scale }, 2, &in_place, 1);
 }
 
-/* unscale_grads() - _unscale_grads_(): found_inf and inv_scale are copied; the first copy is kept until update() */
+/*
+ * unscale_grads() - _unscale_grads_(): found_inf and inv_scale are copied; the first copy is kept until update()
+ *
+ * Of gradients that are shards of DTensors, what all ranks found is kept in its place.
+ */
 static void unscale_grads(struct run *run)
 {
     struct scaler *s = &run->scaler;
+    struct tensor *found_inf = scalar(run, DTYPE_FLOAT32, CATEGORY_TEMPORARY);
+    struct tensor *inv_scale = scalar(run, DTYPE_FLOAT32, CATEGORY_TEMPORARY);
 
-    s->found_inf = scalar(run, DTYPE_FLOAT32, CATEGORY_TEMPORARY);
-    tensor_drop(scalar(run, DTYPE_FLOAT32, CATEGORY_TEMPORARY)); /* the copy of inv_scale */
+    if (run->partial_norms) {
+        struct tensor *reduced = scalar(run, DTYPE_FLOAT32, CATEGORY_TEMPORARY);
+
+        tensor_drop(found_inf);
+        found_inf = reduced;
+    }
+    tensor_drop(inv_scale);
+    s->found_inf = found_inf;
 }
 
 void scaler_unscale(struct run *run)

@@ -52,10 +52,15 @@ struct list {
     bool colour;
 };
 
+struct compare_report; /* report/compare.h */
+struct difference_report;
+
 struct renderer {
     void (*estimate)(const struct report *report, struct buf *out);
     void (*plan)(const struct report *report, struct buf *out);
     void (*list)(const struct list *list, struct buf *out);
+    void (*compare)(const struct compare_report *report, struct buf *out);
+    void (*difference)(const struct difference_report *report, struct buf *out);
 };
 
 extern const struct renderer renderer_text, renderer_json, renderer_csv;

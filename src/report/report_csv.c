@@ -7,9 +7,10 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "report/csv.h"
 #include "report/recipe.h"
 
-static void field(struct buf *out, const char *text)
+void csv_field(struct buf *out, const char *text)
 {
     bool quote;
 
@@ -36,7 +37,7 @@ static void recipe_value(struct buf *out, const struct recipe_item *item)
 {
     switch (item->kind) {
     case RECIPE_TEXT:
-        field(out, item->text);
+        csv_field(out, item->text);
         break;
     case RECIPE_COUNT:
         buf_printf(out, "%" PRId64, item->count);
@@ -60,7 +61,7 @@ static void settings(struct buf *out, const struct plm_strategy *strategy)
     for (size_t i = 0; i < strategy->setting_count; i++)
         buf_printf(&text, "%s%s=%s", i ? " " : "", strategy->settings[i].name,
                    strategy->settings[i].value);
-    field(out, buf_string(&text));
+    csv_field(out, buf_string(&text));
 }
 
 static void recipe_header(struct buf *out,
@@ -84,7 +85,7 @@ static void recipe_row(struct buf *out,
 {
     const struct plm_result *r = report->result;
 
-    field(out, r->model);
+    csv_field(out, r->model);
     buf_printf(out, ",%" PRIu64 ",%" PRIu64, r->parameters, r->trainable_parameters);
     for (size_t i = 0; i < item_count; i++)
         if (batches ||
@@ -124,14 +125,14 @@ static void csv_estimate(const struct report *report, struct buf *out)
         number(out, r->minimum_capacity);
     buf_printf(out, ",%s,%s,", r->fits < 0 ? "" : (r->fits ? "true" : "false"),
                r->out_of_memory ? "true" : "false");
-    field(out, r->at.phase);
+    csv_field(out, r->at.phase);
     buf_char(out, ',');
     if (r->at.step >= 0)
         number(out, (uint64_t)r->at.step);
     buf_char(out, ',');
-    field(out, r->at.op);
+    csv_field(out, r->at.op);
     buf_char(out, ',');
-    field(out, r->at.block);
+    csv_field(out, r->at.block);
     buf_printf(out, ",%s\n", r->workspace_unknown ? "true" : "false");
 }
 
@@ -170,7 +171,7 @@ static void csv_list(const struct list *list, struct buf *out)
             if (i > 0)
                 buf_char(out, ',');
             if (list->columns[i].kind == CELL_TEXT)
-                field(out, cell->text);
+                csv_field(out, cell->text);
             else
                 number(out, cell->number);
         }
@@ -178,4 +179,6 @@ static void csv_list(const struct list *list, struct buf *out)
     }
 }
 
-const struct renderer renderer_csv = { csv_estimate, csv_plan, csv_list };
+const struct renderer renderer_csv = {
+    csv_estimate, csv_plan, csv_list, csv_compare, csv_difference,
+};

@@ -6,10 +6,10 @@
  */
 #include <string.h>
 
-#include "report/json.h"
+#include "report/json_report.h"
 #include "report/recipe.h"
 
-static void write_recipe(struct json *json, const struct report *report)
+void json_recipe(struct json *json, const struct report *report)
 {
     const struct plm_strategy *s = report->strategy;
     size_t count;
@@ -44,7 +44,7 @@ static void write_recipe(struct json *json, const struct report *report)
     json_close(json, '}');
 }
 
-static void write_memory(struct json *json, const struct plm_memory *memory)
+void json_memory(struct json *json, const struct plm_memory *memory)
 {
     json_field_uint(json, "requested_bytes", memory->requested);
     json_field_uint(json, "allocated_bytes", memory->allocated);
@@ -60,11 +60,11 @@ static void write_step(struct json *json, const char *key, int step)
         json_field_int(json, key, step);
 }
 
-static void write_peak(struct json *json, const struct plm_result *r)
+void json_peak(struct json *json, const struct plm_result *r)
 {
     json_key(json, "peak");
     json_open(json, '{');
-    write_memory(json, &r->peak);
+    json_memory(json, &r->peak);
     json_field_string(json, "phase", r->at.phase);
     write_step(json, "step", r->at.step);
     json_field_uint(json, "micro", r->at.micro);
@@ -127,7 +127,7 @@ static void write_phases(struct json *json, const struct plm_result *r)
         json_field_string(json, "name", phase->name);
         write_step(json, "step", phase->step);
         json_field_uint(json, "micro", phase->micro);
-        write_memory(json, &phase->peak);
+        json_memory(json, &phase->peak);
         json_field_uint(json, "allocated_end_bytes", phase->allocated_end);
         json_field_uint(json, "reserved_end_bytes", phase->reserved_end);
         json_close(json, '}');
@@ -158,6 +158,10 @@ static void write_live(struct json *json, const struct plm_result *r)
     write_shares(json, "block", r->live_by_block, r->live_by_block_count);
     write_shares(json, "operator", r->live_by_operator, r->live_by_operator_count);
     json_close(json, ']');
+}
+
+void json_ledger(struct json *json, const struct plm_result *r)
+{
     json_key(json, "ledger");
     json_open(json, '[');
     for (size_t i = 0; i < r->ledger_count; i++) {
@@ -170,7 +174,7 @@ static void write_live(struct json *json, const struct plm_result *r)
     json_close(json, ']');
 }
 
-static void write_failure(struct json *json, const struct plm_result *r)
+void json_failure(struct json *json, const struct plm_result *r)
 {
     json_key(json, "failure");
     if (!r->out_of_memory) {
@@ -187,10 +191,7 @@ static void write_failure(struct json *json, const struct plm_result *r)
     json_close(json, '}');
 }
 
-static void write_texts(struct json *json,
-                        const char *key,
-                        const char *const *texts,
-                        size_t text_count)
+void json_texts(struct json *json, const char *key, const char *const *texts, size_t text_count)
 {
     json_key(json, key);
     json_open(json, '[');
@@ -207,8 +208,8 @@ static void write_doubts(struct json *json, const struct plm_result *r)
     json_field_uint(json, "low_bytes", r->workspace_low);
     json_field_uint(json, "high_bytes", r->workspace_high);
     json_close(json, '}');
-    write_texts(json, "unverified", r->unverified, r->unverified_count);
-    write_texts(json, "warnings", r->warnings, r->warning_count);
+    json_texts(json, "unverified", r->unverified, r->unverified_count);
+    json_texts(json, "warnings", r->warnings, r->warning_count);
 }
 
 /* write_result() - the members that estimate and plan share */
@@ -217,7 +218,7 @@ static void write_result(struct json *json, const struct report *report)
     const struct plm_result *r = report->result;
 
     json_field_string(json, "model", r->model);
-    write_recipe(json, report);
+    json_recipe(json, report);
     json_field_uint(json, "parameters", r->parameters);
     json_field_uint(json, "trainable_parameters", r->trainable_parameters);
     write_device(json, r);
@@ -226,18 +227,19 @@ static void write_result(struct json *json, const struct report *report)
         json_null(json);
     else
         json_bool(json, r->fits != 0);
-    write_peak(json, r);
+    json_peak(json, r);
     write_steps(json, r);
     write_phases(json, r);
     write_live(json, r);
+    json_ledger(json, r);
     json_field_uint(json, "retries", r->retries);
     json_field_uint(json, "fallbacks", r->fallbacks);
-    write_failure(json, r);
+    json_failure(json, r);
     json_field_string(json, "advice", r->advice);
     write_doubts(json, r);
 }
 
-static void open_document(struct json *json, const char *command)
+void json_document(struct json *json, const char *command)
 {
     json_open(json, '{');
     json_field_int(json, "schema_version", REPORT_SCHEMA_VERSION);
@@ -249,7 +251,7 @@ static void json_estimate(const struct report *report, struct buf *out)
 {
     struct json json = { .out = out };
 
-    open_document(&json, "estimate");
+    json_document(&json, "estimate");
     write_result(&json, report);
     json_close(&json, '}');
     json_finish(&json);
@@ -265,7 +267,7 @@ static void write_candidates(struct json *json, const struct plm_plan_result *pl
         json_open(json, '{');
         json_field_int(json, "batch", candidate->batch);
         json_field_int(json, "accumulate", candidate->accumulate);
-        write_memory(json, &candidate->peak);
+        json_memory(json, &candidate->peak);
         json_field_bool(json, "finishes", candidate->finishes);
         json_field_bool(json, "safe", candidate->safe);
         json_close(json, '}');
@@ -278,7 +280,7 @@ static void json_plan(const struct report *report, struct buf *out)
     struct json json = { .out = out };
     const struct plm_plan_result *plan = report->plan;
 
-    open_document(&json, "plan");
+    json_document(&json, "plan");
     json_field_int(&json, "batch", plan->batch);
     json_field_int(&json, "accumulate", plan->accumulate);
     json_field_int(&json, "global_batch", plan->batch * plan->accumulate);
@@ -319,4 +321,6 @@ static void json_list(const struct list *list, struct buf *out)
     json_finish(&json);
 }
 
-const struct renderer renderer_json = { json_estimate, json_plan, json_list };
+const struct renderer renderer_json = {
+    json_estimate, json_plan, json_list, json_compare, json_difference,
+};

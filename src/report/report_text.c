@@ -20,6 +20,33 @@ static void line(struct layout *layout)
     buf_char(layout->out, '\n');
 }
 
+/* text_item() - ", batch 8": one option that is not the default */
+void text_item(struct buf *text, const struct recipe_item *item)
+{
+    const char *key = recipe_option(item, text->arena);
+
+    switch (item->kind) {
+    case RECIPE_TEXT:
+        if (strcmp(item->key, "precision") == 0 || strcmp(item->key, "optimizer") == 0 ||
+            strcmp(item->key, "framework") == 0)
+            buf_printf(text, ", %s", item->text);
+        else
+            buf_printf(text, ", %s %s", key, item->text);
+        break;
+    case RECIPE_COUNT:
+        buf_printf(text, ", %s %lld", key, (long long)item->count);
+        break;
+    case RECIPE_REAL:
+        buf_printf(text, ", %s %g", key, item->real);
+        break;
+    case RECIPE_BOOL:
+        buf_printf(text, ", %s", key);
+        break;
+    case RECIPE_ABSENT:
+        break;
+    }
+}
+
 /* text_subject() - what was run: model, size, batch, and every option that is not the default */
 void text_subject(struct layout *layout, const struct report *report, bool batch)
 {
@@ -39,28 +66,7 @@ void text_subject(struct layout *layout, const struct report *report, bool batch
 
         if (item->usual || (!batch && i == 0))
             continue;
-        const char *key = recipe_option(item, layout->out->arena);
-
-        switch (item->kind) {
-        case RECIPE_TEXT:
-            if (strcmp(item->key, "precision") == 0 || strcmp(item->key, "optimizer") == 0 ||
-                strcmp(item->key, "framework") == 0)
-                buf_printf(&text, ", %s", item->text);
-            else
-                buf_printf(&text, ", %s %s", key, item->text);
-            break;
-        case RECIPE_COUNT:
-            buf_printf(&text, ", %s %lld", key, (long long)item->count);
-            break;
-        case RECIPE_REAL:
-            buf_printf(&text, ", %s %g", key, item->real);
-            break;
-        case RECIPE_BOOL:
-            buf_printf(&text, ", %s", key);
-            break;
-        case RECIPE_ABSENT:
-            break;
-        }
+        text_item(&text, item);
     }
     for (size_t i = 0; i < report->strategy->setting_count; i++)
         buf_printf(&text, ", %s=%s", report->strategy->settings[i].name,
@@ -370,4 +376,6 @@ static void text_estimate(const struct report *report, struct buf *out)
     text_subject(&layout, report, true);
 }
 
-const struct renderer renderer_text = { text_estimate, text_plan, text_list };
+const struct renderer renderer_text = {
+    text_estimate, text_plan, text_list, text_compare, text_difference,
+};

@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "base/units.h"
 #include "report/bands.h"
+#include "report/svg.h"
 #include "report/timeline.h"
 
 enum { WIDTH = 1280, HEIGHT = 640, LEFT = 80, RIGHT = 1020, TOP = 64, BOTTOM = 580 };
@@ -28,25 +29,6 @@ static double x_of(const struct picture *picture, size_t column)
 static double y_of(const struct picture *picture, double bytes)
 {
     return BOTTOM - (BOTTOM - TOP) * bytes / picture->top;
-}
-
-/* escaped() - @text inside XML */
-static void escaped(struct buf *out, const char *text)
-{
-    for (; text && *text; text++)
-        switch (*text) {
-        case '<':
-            buf_text(out, "&lt;");
-            break;
-        case '&':
-            buf_text(out, "&amp;");
-            break;
-        case '"':
-            buf_text(out, "&quot;");
-            break;
-        default:
-            buf_char(out, (unsigned char)*text < 0x20 ? ' ' : *text);
-        }
 }
 
 /* number() - a coordinate with one decimal */
@@ -97,7 +79,7 @@ static void draw_areas(const struct picture *picture)
         buf_printf(picture->out, "<path fill=\"%s\" d=\"", bands_colour(i));
         edge(picture, stacked, i);
         buf_printf(picture->out, "V%dH%dZ\"><title>", BOTTOM, LEFT);
-        escaped(picture->out, bands->names[i]);
+        svg_text(picture->out, bands->names[i]);
         buf_printf(picture->out, ": %s at the peak</title></path>\n",
                    units_format_bytes(bands->peak.bytes[i], bytes));
     }
@@ -157,7 +139,7 @@ static void draw_phases(const struct picture *picture)
         if (to - from > 7.0 * (double)strlen(phase->name)) {
             buf_printf(picture->out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">",
                        (from + to) / 2, BOTTOM + 16);
-            escaped(picture->out, phase->name);
+            svg_text(picture->out, phase->name);
             buf_text(picture->out, "</text>\n");
         }
         if (phase->step != step && phase->step >= 0)
@@ -181,7 +163,7 @@ static void draw_legend(const struct picture *picture)
                    "<rect x=\"%d\" y=\"%d\" width=\"12\" height=\"12\" fill=\"%s\"/>"
                    "<text x=\"%d\" y=\"%d\">",
                    RIGHT + 20, y - 10, bands_colour(i), RIGHT + 38, y);
-        escaped(picture->out, bands->names[i]);
+        svg_text(picture->out, bands->names[i]);
         buf_printf(picture->out, "</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>\n",
                    WIDTH - 12, y, units_format_bytes(bands->peak.bytes[i], bytes));
     }
@@ -199,7 +181,7 @@ static void draw_title(const struct picture *picture)
     char allocated[UNITS_TEXT], reserved_text[UNITS_TEXT];
 
     buf_printf(picture->out, "<text x=\"%d\" y=\"28\" class=\"t\">", LEFT);
-    escaped(picture->out, r->model);
+    svg_text(picture->out, r->model);
     buf_printf(picture->out, ", batch %lld", (long long)r->batch);
     if (r->seq > 0)
         buf_printf(picture->out, ", seq %lld", (long long)r->seq);

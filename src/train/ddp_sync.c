@@ -44,10 +44,9 @@ void ddp_send_indices(struct run *run, size_t members, size_t buckets)
     g->category = CATEGORY_ACTIVATION;
 }
 
-/* flatten() - flatten_dense_tensors(): one tensor as it is, several copied into one */
-static struct tensor *flatten(struct run *run,
-                              struct tensor *const *tensors,
-                              const struct bucket *bucket)
+struct tensor *ddp_flatten(struct run *run,
+                           struct tensor *const *tensors,
+                           const struct bucket *bucket)
 {
     struct list dense = { 0 };
     struct tensor *flat;
@@ -73,7 +72,7 @@ static void broadcast_coalesced(struct run *run, struct tensor *const *tensors, 
     g->category = CATEGORY_COMMUNICATION;
     for (size_t i = 0; i < buckets.count; i++) {
         tensor_drop(in_flight[i % IN_FLIGHT]);
-        in_flight[i % IN_FLIGHT] = flatten(run, tensors, &buckets.items[i]);
+        in_flight[i % IN_FLIGHT] = ddp_flatten(run, tensors, &buckets.items[i]);
     }
     for (size_t i = buckets.count; i < buckets.count + IN_FLIGHT; i++)
         tensor_drop(in_flight[i % IN_FLIGHT]);

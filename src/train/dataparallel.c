@@ -347,7 +347,7 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
     dp->own = arena_array(run->arena, struct tensor *, run->param_count);
     dp->replicas = arena_array(run->arena, struct tensor *, run->param_count);
     run->wrapper_state = dp;
-    run->loader_batches = dp->devices;
+    run->batch_multiple = dp->devices;
     return PLM_OK;
 }
 

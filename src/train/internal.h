@@ -143,7 +143,6 @@ struct run {
     struct value *batch; /* [input_count] */
     struct value *kept;  /* [kept_count] of main's outputs, until the next forward returns */
     size_t kept_count;
-    int64_t loader_batches; /* batches in one input, for DataParallel's devices; 0 is 1 */
     struct scaler scaler;
     struct tensor *tables[2]; /* of 8-bit states: qmap1 and qmap2 */
     struct held *held;        /* values that a reentrant checkpoint keeps for its backward */

@@ -12,9 +12,6 @@
  */
 #include <string.h>
 
-#include <string.h>
-
-#include "base/num.h"
 #include "ghost/autocast.h"
 #include "ghost/kernels.h"
 #include "train/wrapper.h"
@@ -56,15 +53,7 @@ static struct tensor *to_device(struct run *run, size_t i, struct tensor *old)
     int64_t sizes[TENSOR_DIMS];
 
     if (run->batch_multiple <= 1 || input->dim_count == 0 || input->dim_count > TENSOR_DIMS)
-        unsigned dims = input->dim_count;
-    int64_t sizes[TENSOR_DIMS];
-
-    if (run->loader_batches < 2 || dims == 0 || dims > TENSOR_DIMS)
-        return tensor_new(&run->ghost, dtype, dims, input->sizes);
-    memcpy(sizes, input->sizes, dims * sizeof *sizes);
-    if (!num_mul(sizes[0], run->loader_batches, &sizes[0]))
-        return ghost_fail(&run->ghost, PLM_E_RANGE, "the batch is too large for its devices");
-    return tensor_new(&run->ghost, dtype, dims, sizes);
+        return tensor_new(&run->ghost, dtype, input->dim_count, input->sizes);
     memcpy(sizes, input->sizes, input->dim_count * sizeof *sizes);
     if (__builtin_mul_overflow(sizes[0], run->batch_multiple, &sizes[0]))
         sizes[0] = INT64_MAX; /* too large, as tensor_new() will say */

@@ -14,6 +14,7 @@ const char *phase_name(const char *mark)
         { "model_load", "load" }, { "optimizer_init", "optimizer init" },
         { "fwd", "forward" },     { "bwd", "backward" },
         { "opt", "optimizer" },   { "end", "zero grad" },
+        { "ddp_wrap", "wrap" },   { "dp_wrap", "wrap" },
     };
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)

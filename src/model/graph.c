@@ -346,6 +346,7 @@ static enum plm_status build_step(struct builder *b,
     step->drop_count = node->repeat ? 0 : node->drop_count; /* see build_repeats() */
     step->tie = node->tie;
     step->shared = f->shared || node->share;
+    step->shard = node->shard;
     if (node->kind != STEP_SCOPE)
         status = check_bound(b, f, node->in, node->in_count, reach, node->at);
     if (!status && node->kind == STEP_OP)

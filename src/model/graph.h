@@ -49,6 +49,7 @@ struct graph_step {
     bool wrap;       /* STEP_CALL: a unit that FSDP shards as a group */
     uint32_t repeat; /* steps of one `repeat:` share this number, from 1; 0 is none */
     uint32_t repeat_index, repeat_count;
+    enum shard shard; /* STEP_OP: `tensor_parallel:` */
     struct source at;
 };
 

@@ -500,6 +500,20 @@ static enum plm_status load_repetition(struct node_loader *n)
     return status;
 }
 
+static enum plm_status load_shard(struct node_loader *n,
+                                  const struct yaml_node *yaml,
+                                  enum shard *ret)
+{
+    if (is_word(yaml, "column"))
+        *ret = SHARD_COLUMN;
+    else if (is_word(yaml, "row"))
+        *ret = SHARD_ROW;
+    else
+        return plm_fail_at(n->load->reterr, PLM_E_SYNTAX, yaml->at,
+                           "tensor_parallel: column or row was expected, not '%.40s'", yaml->text);
+    return PLM_OK;
+}
+
 /* load_common() - what does not depend on the kind of node */
 static enum plm_status load_common(struct node_loader *n)
 {
@@ -517,6 +531,8 @@ static enum plm_status load_common(struct node_loader *n)
     n->scope.grad = false;
     if (!status && f->share)
         status = decode_bool(f->share, "share", &node->share, n->load->reterr);
+    if (!status && f->tensor_parallel)
+        status = load_shard(n, f->tensor_parallel, &node->shard);
     if (!status && f->name)
         status = load_name(n->load, f->name, "'name'", NAME_PATH, &node->name);
     if (!status && f->tie)

@@ -26,6 +26,7 @@ enum {
     MODEL_CHECKPOINTING,
     MODEL_READS_ZERO,
     MODEL_AUTOCAST,
+    MODEL_TP,
     MODEL_GRAD_ENABLED,
     MODEL_RUN_COUNT
 };
@@ -94,6 +95,7 @@ struct model_node {
     name_id name, tie;
     const struct expr *repeat, *start, *checkpoint, *wrap, *when; /* NULL where not given */
     bool share;
+    enum shard shard;
     struct source at;
 };
 
@@ -123,11 +125,18 @@ struct model_config_assumed {
     const char *const *values; /* [value_count]: what the model can stand for */
 };
 
+struct model_config_missing {
+    const char *key; /* of config.json */
+    const struct yaml_node
+        *value; /* what the config's class takes without it, or another key that has it */
+};
+
 struct model_config {
-    size_t architecture_count, key_count, assumed_count;
+    size_t architecture_count, key_count, assumed_count, missing_count;
     const char *const *architectures;
     const struct model_config_key *keys;
     const struct model_config_assumed *assumed;
+    const struct model_config_missing *missing;
 };
 
 struct model {
@@ -201,6 +210,7 @@ struct graph_settings {
     bool training;
     bool checkpointing;
     bool autocast;     /* the forward runs under autocast */
+    int64_t tp;        /* ranks of tensor parallelism; 0 is 1 */
     bool reads_zero;   /* the instrument's device: the host reads zero where a GPU computes */
     uint32_t step_max; /* 0: GRAPH_STEPS_MAX */
 };

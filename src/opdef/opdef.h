@@ -42,6 +42,9 @@ enum attr_type {
     ATTR_NAME,
 };
 
+/* enum shard - how tensor parallelism splits a linear layer: its output features, or its input features */
+enum shard { SHARD_NONE, SHARD_COLUMN, SHARD_ROW };
+
 enum cast_policy { CAST_KEEP, CAST_LOWER, CAST_FP32, CAST_SET, CAST_WIDEST };
 
 struct dtype_def {

@@ -10,6 +10,7 @@
 #include "base/num.h"
 #include "ghost/autocast.h"
 #include "ghost/kernels.h"
+#include "ops/collective.h"
 #include "ops/dense.h"
 #include "ops/ops.h"
 #include "ops/pointwise.h"
@@ -631,6 +632,18 @@ struct tensor *dense_linear(struct tensor *x, struct tensor *weight, struct tens
     return sum;
 }
 
+/* split_features() - the part of one rank */
+static bool split_features(struct ghost *g, int64_t ranks, int64_t *features)
+{
+    if (*features % ranks != 0) {
+        ghost_fail(g, PLM_E_USAGE, "%lld features cannot be split evenly over %lld ranks",
+                   (long long)*features, (long long)ranks);
+        return false;
+    }
+    *features /= ranks;
+    return true;
+}
+
 void op_linear(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     struct tensor *x = args->in[0];
@@ -640,6 +653,8 @@ void op_linear(struct ghost *g, const struct op_args *args, struct tensor **ret)
         ghost_fail(g, PLM_E_MODEL, "an input of at least one dimension was expected");
         return;
     }
+    if (args->shard == SHARD_COLUMN && !split_features(g, args->ranks, &features))
+        return;
     struct tensor *weight =
         op_own_parameter(args, 0, "weight", 2, (int64_t[]){ features, x->sizes[x->dims - 1] });
     struct tensor *bias =
@@ -652,11 +667,13 @@ void op_linear(struct ghost *g, const struct op_args *args, struct tensor **ret)
                    (long long)x->sizes[x->dims - 1], (long long)weight->sizes[1]);
         return;
     }
-    struct tensor *t[] = { x, weight, bias };
+    TENSOR_AUTO *input = args->shard == SHARD_COLUMN ? collective_enter(x) : tensor_ref(x);
+    struct tensor *t[] = { input, weight, bias };
     bool was_active = autocast_cast(g, op_defs[OP_LINEAR].cast, t, 3);
+    TENSOR_AUTO *y = dense_linear(t[0], t[1], t[2]);
 
-    ret[0] = dense_linear(t[0], t[1], t[2]);
     autocast_restore(g, was_active, t, 3);
+    ret[0] = args->shard == SHARD_ROW ? collective_reduce(y) : tensor_take(&y);
 }
 
 void op_addmm(struct ghost *g, const struct op_args *args, struct tensor **ret)

@@ -16,6 +16,8 @@ struct op_args {
     struct tensor *const *in; /* [in_count], borrowed; NULL for `none` and for what was left out */
     const struct attr *attrs; /* [attr_count] */
     const struct op_owner *owner;
+    enum shard shard; /* how tensor parallelism splits its weight, over @ranks */
+    int64_t ranks;
 };
 
 /* struct op_owner - who gives an operator its parameters */

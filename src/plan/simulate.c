@@ -140,7 +140,8 @@ static enum plm_status build_graph(const struct subject *subject,
                                              .checkpointing = s->checkpoint != PLM_CHECKPOINT_NONE,
                                              .autocast = s->precision == PLM_PRECISION_AMP_BF16 ||
                                                          s->precision == PLM_PRECISION_AMP_FP16,
-                                             .reads_zero = s->assume_ghostgpu,
+                                             .tp = s->parallel.tp,
+                           .reads_zero = s->assume_ghostgpu,
                                          },
                                          &sim->arena, &sim->graph, reterr);
 

@@ -119,6 +119,8 @@ static void run_operator(struct run *run, const struct graph_step *step, struct 
         .in = run->inputs,
         .attrs = step->attrs,
         .owner = &run->owner.base,
+        .shard = run->strategy->parallel.tp > 1 ? step->shard : SHARD_NONE,
+        .ranks = run->strategy->parallel.tp,
     };
 
     op_call(g, &args, run->outputs);

@@ -117,6 +117,7 @@ struct run {
     struct leaf *
         *updated; /* [updated_count] what the optimizer of this rank updates; NULL: all trained */
     size_t updated_count;
+    size_t group_end; /* where the optimizer's second group begins among the trained; 0: one group */
 
     /* executor */
     struct owner owner;

@@ -50,7 +50,16 @@ static void call(struct run *run, optimizer_function *fn)
     g->category = CATEGORY_TEMPORARY;
     g->op = OP_COUNT;
     g->grad_enabled = false;
-    fn(run);
+    for (size_t first_of = 0, all = run->trained_count; first_of < all;) {
+        /* each group of parameters is one call: a foreach list holds tensors of one kind */
+        size_t end = first_of < run->group_end ? run->group_end : all;
+
+        run->trained += first_of;
+        run->trained_count = end - first_of;
+        fn(run);
+        run->trained -= first_of;
+        first_of = end;
+    }
     run->trained = trained;
     run->trained_count = trained_count;
     g->grad_enabled = true;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "ghost/autocast.h"
 #include "train/internal.h"
 
@@ -64,8 +65,13 @@ static uint32_t add_param(struct run *run, const struct param *param)
 
     arena_push(run->arena, run->params, run->param_count, run->param_capacity, *param);
     struct param *added = &run->params[run->param_count - 1];
+    int64_t sizes[8];
 
-    added->tensor = tensor_new(g, param->dtype, param->dims, param->sizes);
+    /* the operator computes with its shard */
+    memcpy(sizes, param->sizes, sizeof sizes);
+    if (param->shard != SHARD_NONE)
+        sizes[param->shard == SHARD_ROW] /= run->strategy->parallel.tp;
+    added->tensor = tensor_new(g, param->dtype, param->dims, sizes);
     return (uint32_t)run->param_count;
 }
 
@@ -85,6 +91,17 @@ static void check_same(struct run *run, const struct param *had, const struct pa
 static bool is_weight(const char *name)
 {
     return *name == '\0' || strcmp(name, "weight") == 0;
+}
+
+/* whole_of_shard() - an operator under tensor parallelism names its shard's sizes; a row shard's bias is whole */
+static void whole_of_shard(struct run *run, enum shard shard, struct param *param)
+{
+    if (shard == SHARD_ROW && param->dims < 2)
+        return;
+    param->shard = shard;
+    if (!num_mul(param->sizes[shard == SHARD_ROW], run->strategy->parallel.tp,
+                 &param->sizes[shard == SHARD_ROW]))
+        ghost_fail(&run->ghost, PLM_E_RANGE, "a parameter is too large");
 }
 
 static struct tensor *register_parameter(const struct op_owner *base,
@@ -112,6 +129,8 @@ static struct tensor *register_parameter(const struct op_owner *base,
         return ghost_fail(g, PLM_E_MODEL, "an operator with parameters needs a name");
     if (dims > 0)
         memcpy(param.sizes, sizes, dims * sizeof *sizes);
+    if (run->strategy->parallel.tp > 1 && step->shard != SHARD_NONE && !step->tie)
+        whole_of_shard(run, step->shard, &param);
     uint32_t *number = slot_of_name(run, param.name);
 
     if (!*number)

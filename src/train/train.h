@@ -19,6 +19,7 @@ struct param {
     int64_t sizes[8];
     bool elsewhere;        /* on another rank of the pipeline: not loaded here */
     struct tensor *tensor; /* the leaf, once loaded: what the optimizer sees */
+    enum shard shard;      /* over the ranks of tensor parallelism; @sizes are those of the whole */
     struct tensor *used;   /* what modules compute with, when a wrapper gives them another */
 };
 

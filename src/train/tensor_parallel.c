@@ -1,0 +1,73 @@
+/*
+ * train/tensor_parallel.c - parallelize_module: linear layers whose weights are split over ranks
+ *
+ * Mirrors torch/distributed/tensor/parallel/style.py (2.15), ColwiseParallel and RowwiseParallel with their defaults, where
+ * the model marks its layers (`tensor_parallel: column` or `row`). Weights become shards when the model is wrapped: a column
+ * shard is one copied chunk; for a row shard every rank's chunk is made contiguous first. What happens in a forward and
+ * backward is in ops/collective.c and dense.c.
+ */
+#include <string.h>
+
+#include "train/wrapper.h"
+
+static enum plm_status create(struct run *run, struct plm_error *reterr)
+{
+    const struct plm_parallel *p = &run->strategy->parallel;
+    bool any = false;
+
+    for (size_t i = 0; i < run->param_count; i++)
+        any = any || run->params[i].shard != SHARD_NONE;
+    if (p->tp > 1 && !any)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "tp: the model marks no linear layer with 'tensor_parallel'");
+    return PLM_OK;
+}
+
+static void shard(struct run *run, struct param *p)
+{
+    struct ghost *g = &run->ghost;
+    int64_t ranks = run->strategy->parallel.tp, sizes[8];
+    unsigned dim = p->shard == SHARD_ROW;
+    struct list chunks = { 0 };
+
+    memcpy(sizes, p->sizes, sizeof sizes);
+    sizes[dim] /= ranks;
+    for (int64_t i = 0; dim == 1 && i < ranks; i++)
+        list_push(run, &chunks, tensor_new(g, p->dtype, p->dims, sizes));
+    struct tensor *own = tensor_new(g, p->dtype, p->dims, sizes);
+
+    list_drop(run, &chunks);
+    if (own && p->tensor && p->tensor->requires_grad)
+        autograd_leaf(own);
+    tensor_drop(p->tensor);
+    p->tensor = own;
+}
+
+static void wrap(struct run *run)
+{
+    struct ghost *g = &run->ghost;
+    struct leaf **grouped = arena_array(run->arena, struct leaf *, run->trained_count);
+    size_t count = 0;
+
+    for (size_t i = 0; i < run->param_count; i++) {
+        g->category = CATEGORY_PARAMETER;
+        g->path = run->leaves[i].module;
+        if (run->params[i].shard != SHARD_NONE && run->strategy->parallel.tp > 1)
+            shard(run, &run->params[i]);
+    }
+    /* sharded and plain parameters are two groups of the optimizer: a foreach list cannot mix them */
+    for (int plain = 0; plain < 2; plain++)
+        for (size_t i = 0; i < run->trained_count; i++)
+            if ((run->trained[i]->param->shard == SHARD_NONE) == plain)
+                grouped[count++] = run->trained[i];
+    run->trained = grouped;
+    for (size_t i = 0; i < count && grouped[i]->param->shard != SHARD_NONE; i++)
+        run->group_end = i + 1;
+    g->path = 0;
+}
+
+const struct wrapper wrapper_tensor_parallel = {
+    .mark = "tp_wrap",
+    .create = create,
+    .wrap = wrap,
+};

@@ -67,10 +67,12 @@ static int64_t splits_of(const struct attention *a)
     const struct tensor *q = a->query;
     int64_t size = q->sizes[3];
     int64_t keys_per_block = size <= 64 ? 256 : size <= 128 ? 128 : 64;
+    int64_t sm_count = a->g->around.sm_count;
 
     if (a->dropout > 0)
         return 1;
-    return split_count(q->sizes[0] * q->sizes[1] * ((q->sizes[2] + 63) / 64), a->g->around.sm_count,
+    /* set_params_splitkv(): a block has 128 threads, so that two of them make an SM busy */
+    return split_count(q->sizes[0] * q->sizes[1] * ((q->sizes[2] + 63) / 64), 2 * sm_count,
                        (a->key->sizes[2] + keys_per_block - 1) / keys_per_block);
 }
 

@@ -54,9 +54,10 @@ static enum plm_status choose_model(struct importer *in,
         }
     }
     if (!first || first->kind != YAML_SCALAR)
-        return plm_fail_at(in->reterr, PLM_E_MODEL, list ? list->at : in->root->at,
-                           "'architectures' must be a list of names, such as [%s]",
-                           known_count ? known[0] : "LlamaForCausalLM");
+        return plm_fail_at(
+            in->reterr, PLM_E_MODEL, list ? list->at : in->root->at,
+            "'architectures' %s a list of names, such as [%s]",
+            list ? "must be" : "is missing:", known_count ? known[0] : "LlamaForCausalLM");
     char text[200] = "";
     size_t length = 0;
 
@@ -67,20 +68,45 @@ static enum plm_status choose_model(struct importer *in,
                        "no model stands for architecture '%.40s'; known: %s", first->text, text);
 }
 
-/* find_value() - the first of the keys that the config has a value for */
+static const struct yaml_node *present(const struct importer *in, const char *key)
+{
+    const struct yaml_node *value = yaml_get(in->root, key);
+
+    return value && !yaml_is_null(value) ? value : NULL;
+}
+
+static const struct yaml_node *find_missing(const struct importer *in, const char *key)
+{
+    const struct model_config *config = in->model->config;
+
+    for (size_t i = 0; i < config->missing_count; i++)
+        if (strcmp(config->missing[i].key, key) == 0)
+            return config->missing[i].value;
+    return NULL;
+}
+
+/* missing_value() - what the config's class takes without @key: a value, or that of another key; NULL: not known */
+static const struct yaml_node *missing_value(const struct importer *in, const char *key)
+{
+    const struct yaml_node *value = find_missing(in, key);
+
+    if (value && present(in, value->text))
+        return present(in, value->text);
+    return value && find_missing(in, value->text) ? find_missing(in, value->text) : value;
+}
+
+/* find_value() - the first of the keys that the config has a value for, or what stands for the first when it has none */
 static const struct yaml_node *find_value(const struct importer *in,
                                           const struct model_config_key *key,
                                           const char **ret_key)
 {
     for (size_t i = 0; i < key->key_count; i++) {
-        const struct yaml_node *value = yaml_get(in->root, key->keys[i]);
-
-        if (value && !yaml_is_null(value)) {
-            *ret_key = key->keys[i];
-            return value;
-        }
+        *ret_key = key->keys[i];
+        if (present(in, key->keys[i]))
+            return present(in, key->keys[i]);
     }
-    return NULL;
+    *ret_key = key->keys[0];
+    return key->key_count ? missing_value(in, key->keys[0]) : NULL;
 }
 
 static const struct model_option *find_option(const struct model *model, name_id name)
@@ -98,6 +124,16 @@ static void add_setting(struct importer *in, name_id name, const struct yaml_nod
                                        arena_copy(in->arena, value->text, strlen(value->text)) });
 }
 
+static void add_count(struct importer *in, name_id name, size_t count)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%zu", count);
+    arena_push(in->arena, in->settings, in->setting_count, in->setting_capacity,
+               (struct model_setting){ names_text(&in->model->names, name),
+                                       arena_copy(in->arena, text, strlen(text)) });
+}
+
 /* import_key() - one dim or option. A dim must be a number; an option's word that the model lacks is a warning */
 static enum plm_status import_key(struct importer *in, const struct model_config_key *key)
 {
@@ -110,6 +146,10 @@ static enum plm_status import_key(struct importer *in, const struct model_config
 
     if (!value)
         return PLM_OK;
+    if (!option && value->kind == YAML_MAPPING) { /* id2label: as many as it has entries */
+        add_count(in, key->name, value->item_count);
+        return PLM_OK;
+    }
     if (!option) {
         enum plm_status status = decode_int(value, from, &number, in->reterr);
 

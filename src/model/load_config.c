@@ -7,7 +7,7 @@
 enum { KEYS_MAX = 256 };
 
 struct config_fields {
-    const struct yaml_node *architectures, *dims, *options, *assumes;
+    const struct yaml_node *architectures, *dims, *options, *assumes, *missing;
 };
 
 #define ROW(key, type, required, help)                                                             \
@@ -19,6 +19,10 @@ static const struct decode_row config_rows[] = {
     ROW(dims, MAPPING, false, "for each dim, the key or keys of config.json that it is taken from"),
     ROW(options, MAPPING, false, "the same for options"),
     ROW(assumes, MAPPING, false, "keys, and the values that the model can stand for"),
+    ROW(missing,
+        MAPPING,
+        false,
+        "for keys that a config may lack, the value, or the key whose value is taken"),
 };
 #undef ROW
 
@@ -75,13 +79,35 @@ static enum plm_status load_keys(struct loader *load,
     return status;
 }
 
+static enum plm_status load_missing(struct loader *load,
+                                    const struct yaml_node *missing,
+                                    struct model_config *ret)
+{
+    size_t count = missing ? missing->item_count : 0;
+    struct model_config_missing *list =
+        arena_array(load->arena, struct model_config_missing, count);
+    char text[64];
+
+    for (size_t i = 0; i < count; i++) {
+        const struct yaml_node *value = missing->items[i];
+
+        if (value->kind != YAML_SCALAR)
+            return plm_fail_at(load->reterr, PLM_E_SYNTAX, value->at, "'%s' must be text, not %s",
+                               missing->keys[i]->text, yaml_describe(value, text));
+        list[i] = (struct model_config_missing){ missing->keys[i]->text, value };
+    }
+    ret->missing = list;
+    ret->missing_count = count;
+    return PLM_OK;
+}
+
 enum plm_status load_config(struct loader *load, const struct yaml_node *config)
 {
     struct model *model = load->model;
     struct config_fields f = { 0 };
     struct model_config *ret = arena_new(load->arena, struct model_config);
     enum plm_status status =
-        decode_mapping(config, "config_json", config_rows, 4, NULL, &f, load->reterr);
+        decode_mapping(config, "config_json", config_rows, 5, NULL, &f, load->reterr);
 
     if (!status)
         status = load_texts(load, f.architectures, "architectures", &ret->architecture_count,
@@ -109,6 +135,8 @@ enum plm_status load_config(struct loader *load, const struct yaml_node *config)
     }
     ret->assumed = list;
     ret->assumed_count = assumed;
+    if (!status)
+        status = load_missing(load, f.missing, ret);
     model->config = ret;
     return status;
 }

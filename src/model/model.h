@@ -126,9 +126,8 @@ struct model_config_assumed {
 };
 
 struct model_config_missing {
-    const char *key; /* of config.json */
-    const struct yaml_node
-        *value; /* what the config's class takes without it, or another key that has it */
+    const char *key;               /* of config.json */
+    const struct yaml_node *value; /* what the class takes without it, or another key to look at */
 };
 
 struct model_config {

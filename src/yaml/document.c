@@ -327,6 +327,10 @@ enum plm_status yaml_parse(const char *file,
     if (length > YAML_BYTES_MAX)
         return plm_fail_at(reterr, PLM_E_RANGE, at, "larger than %d MiB",
                            YAML_BYTES_MAX / 1024 / 1024);
+    if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+        text += 3; /* a byte order mark, which libyaml takes for a column */
+        length -= 3;
+    }
     struct reader r = { .file = file, .text = text, .length = length, .arena = arena };
 
     r.reterr = reterr;

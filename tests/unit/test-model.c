@@ -355,6 +355,30 @@ static void a_config_json_fills_dims_and_options(void **state)
     assert_string_equal(import.warnings[1], "act is 'gelu'; the model is computed as with 'relu'");
 }
 
+static void what_a_config_json_lacks_is_what_its_class_takes(void **state)
+{
+    struct fixture *f = *state;
+    static const char config[] = "{\"architectures\": [\"T\"], \"heads\": 6, \"names\": "
+                                 "{\"0\": \"a\", \"1\": \"b\", \"2\": \"c\"}}";
+    struct config_import import;
+    const struct yaml_node *root;
+
+    load(f,
+         NET("      - {as: x, op: relu, in: x}\n") "config_json:\n"
+                                                   "  architectures: [T]\n"
+                                                   "  dims: {layers: depth, width: kv_heads, ffn: "
+                                                   "[count, names]}\n"
+                                                   "  missing: {depth: 7, kv_heads: heads}\n",
+         NULL);
+    assert_int_equal(yaml_parse("config.json", config, strlen(config), &f->arena, &root, &f->error),
+                     PLM_OK);
+    assert_int_equal(config_json_import(root, &f->model, 1, &f->arena, &import, &f->error), PLM_OK);
+    assert_int_equal(import.setting_count, 3);
+    assert_string_equal(import.settings[0].value, "7"); /* a value */
+    assert_string_equal(import.settings[1].value, "6"); /* another key's */
+    assert_string_equal(import.settings[2].value, "3"); /* an object's number of entries */
+}
+
 static void an_unknown_architecture_lists_those_that_are_known(void **state)
 {
     struct fixture *f = *state;
@@ -437,6 +461,7 @@ int main(void)
         TEST(a_model_can_extend_another),
         TEST(building_leaves_the_model_as_it_was),
         TEST(a_config_json_fills_dims_and_options),
+        TEST(what_a_config_json_lacks_is_what_its_class_takes),
         TEST(an_unknown_architecture_lists_those_that_are_known),
         TEST(every_model_of_the_zoo_can_be_built),
     };

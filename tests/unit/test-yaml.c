@@ -31,6 +31,18 @@ static void assert_error(
     assert_int_equal(f->error.column, column);
 }
 
+static void a_byte_order_mark_is_no_column(void **state)
+{
+    struct fixture f = { 0 };
+
+    assert_int_equal(parse(&f, "\xef\xbb\xbf"
+                               "a: 1\nb: 2\n"),
+                     PLM_OK);
+    assert_int_equal(f.root->item_count, 2);
+    assert_int_equal(f.root->at.column, 1);
+    arena_finish(&f.arena);
+}
+
 static void values_carry_their_place(void **state)
 {
     struct fixture f = { 0 };
@@ -244,6 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_carry_their_place),
+        cmocka_unit_test(a_byte_order_mark_is_no_column),
         cmocka_unit_test(json_is_yaml),
         cmocka_unit_test(aliases_share_what_they_name),
         cmocka_unit_test(nothing_in_a_file_is_an_error),

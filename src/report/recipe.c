@@ -94,6 +94,7 @@ static void add_parallel(struct items *items, const struct plm_parallel *p)
                        .key = "bucket_cap_mb", .kind = RECIPE_REAL, .real = p->bucket_cap_mb });
     if (p->gradient_as_bucket_view)
         add_bool(items, "gradient_as_bucket_view", true);
+    add_used(items, "tp", p->tp);
     add_pipeline(items, p);
 }
 

@@ -121,7 +121,8 @@ static void quoted(struct buf *out, const char *text)
 
 static void zsh_option(const struct option_desc *desc, struct buf *out)
 {
-    bool again = desc->read == option_descs[OPTION_SET].read;
+    bool again =
+        desc->read == option_descs[OPTION_SET].read || desc->read == option_descs[OPTION_VARY].read;
 
     buf_text(out, "            '");
     if (desc->letter)
@@ -131,6 +132,8 @@ static void zsh_option(const struct option_desc *desc, struct buf *out)
         buf_printf(out, "%s--%s[", again ? "*" : "", desc->name);
     quoted(out, desc->help);
     buf_char(out, ']');
+    if (desc->argument && strchr(desc->argument, ' '))
+        buf_text(out, ":first: "); /* of two words */
     if (desc->argument) {
         buf_char(out, ':');
         quoted(out, desc->argument);

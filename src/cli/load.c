@@ -4,21 +4,29 @@
 const char load_missing[] =
     "needs a MODEL: a name that 'plimsoll models' lists, a YAML file or a config.json";
 
-enum plm_status load_strategy(struct cli *cli,
-                              struct plm_strategy *ret_strategy,
-                              struct plm_error *reterr)
+enum plm_status load_strategy_with(struct cli *cli,
+                                   const struct options *options,
+                                   struct plm_strategy *ret_strategy,
+                                   struct plm_error *reterr)
 {
-    struct plm_strategy strategy = cli->options.strategy;
+    struct plm_strategy strategy = options->strategy;
 
-    if (cli->options.device) {
+    if (options->device) {
         enum plm_status status =
-            plm_device_find(cli->context, cli->options.device, &strategy.device, reterr);
+            plm_device_find(cli->context, options->device, &strategy.device, reterr);
 
         if (status != PLM_OK)
             return status;
     }
     *ret_strategy = strategy;
     return PLM_OK;
+}
+
+enum plm_status load_strategy(struct cli *cli,
+                              struct plm_strategy *ret_strategy,
+                              struct plm_error *reterr)
+{
+    return load_strategy_with(cli, &cli->options, ret_strategy, reterr);
 }
 
 enum plm_status load_model(struct cli *cli, struct plm_model **ret_model, struct plm_error *reterr)

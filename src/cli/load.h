@@ -9,6 +9,12 @@ PLM_MUST_CHECK enum plm_status load_strategy(struct cli *cli,
                                              struct plm_strategy *ret_strategy,
                                              struct plm_error *reterr);
 
+/* load_strategy_with() - the same for other options than the command line's */
+PLM_MUST_CHECK enum plm_status load_strategy_with(struct cli *cli,
+                                                  const struct options *options,
+                                                  struct plm_strategy *ret_strategy,
+                                                  struct plm_error *reterr);
+
 /* load_model() - the model of the first argument; the caller destroys it */
 PLM_MUST_CHECK enum plm_status load_model(struct cli *cli,
                                           struct plm_model **ret_model,

@@ -19,22 +19,33 @@
 
 LIST(words_assume, "ghostgpu");
 LIST(words_stage, "document", "model", "graph", "schedule", "memory");
+LIST(words_sort,
+     [SORT_NUMBER] = "number",
+     [SORT_REQUESTED] = "requested",
+     [SORT_ALLOCATED] = "allocated",
+     [SORT_RESERVED] = "reserved",
+     [SORT_DEVICE] = "device",
+     [SORT_PER_PARAMETER] = "per-parameter",
+     [SORT_LARGEST_BATCH] = "largest-batch");
 LIST(words_color, [COLOR_AUTO] = "auto", [COLOR_ALWAYS] = "always", [COLOR_NEVER] = "never");
 
 const char *const option_groups[GROUP_COUNT] = {
-    [GROUP_MODEL] = "What is trained", [GROUP_TRAINING] = "How it is trained",
-    [GROUP_PARALLEL] = "Parallelism",  [GROUP_DEVICE] = "Where it runs",
-    [GROUP_SEARCH] = "What is safe",   [GROUP_OUTPUT] = "What is printed",
+    [GROUP_MODEL] = "What is trained",  [GROUP_TRAINING] = "How it is trained",
+    [GROUP_PARALLEL] = "Parallelism",   [GROUP_DEVICE] = "Where it runs",
+    [GROUP_SEARCH] = "What is safe",    [GROUP_COMPARE] = "What is compared",
+    [GROUP_OUTPUT] = "What is printed",
 };
 
 #define BIT(id) (1u << COMMAND_##id)
 #define ESTIMATE BIT(ESTIMATE)
 #define PLAN BIT(PLAN)
+#define COMPARE BIT(COMPARE)
+#define SEARCHES (PLAN | COMPARE)
 #define DUMP BIT(DUMP)
-#define FIXED_BATCH (BIT(ESTIMATE) | BIT(TIMELINE) | BIT(DUMP) | BIT(CHECK))
-#define RUNS (BIT(ESTIMATE) | BIT(PLAN) | BIT(TIMELINE) | BIT(DUMP))
+#define FIXED_BATCH (BIT(ESTIMATE) | COMPARE | BIT(TIMELINE) | BIT(DUMP) | BIT(CHECK))
+#define RUNS (BIT(ESTIMATE) | SEARCHES | BIT(TIMELINE) | BIT(DUMP))
 #define CHECKED (RUNS | BIT(CHECK))
-#define REPORTS (BIT(ESTIMATE) | BIT(PLAN) | BIT(MODELS) | BIT(DEVICES) | BIT(OPS))
+#define REPORTS (BIT(ESTIMATE) | SEARCHES | BIT(MODELS) | BIT(DEVICES) | BIT(OPS))
 #define EVERY ((1u << COMMAND_COUNT) - 1)
 
 const struct option_desc option_descs[OPTION_COUNT] = {
@@ -209,6 +220,11 @@ enum plm_status options_parse(struct options *options,
         const struct option_desc *desc = which(code);
         enum plm_status status = desc->read(options, desc, optarg, reterr);
 
+        /* "A B" in the table: the reader is called for each of two words */
+        if (status == PLM_OK && desc->argument && strchr(desc->argument, ' '))
+            status = optind < argc ? desc->read(options, desc, argv[optind++], reterr)
+                                   : plm_fail(reterr, PLM_E_USAGE, "--%s: needs %s", desc->name,
+                                              desc->argument);
         if (status != PLM_OK)
             return status;
     }

@@ -13,6 +13,15 @@
 #include "plimsoll/plimsoll.h"
 #include "report/words.h"
 
+enum sort_field {
+    SORT_NUMBER,
+    SORT_REQUESTED,
+    SORT_ALLOCATED,
+    SORT_RESERVED,
+    SORT_DEVICE,
+    SORT_PER_PARAMETER,
+    SORT_LARGEST_BATCH
+};
 enum color_when { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 
 /* struct options - what was given; zero is the default everywhere */
@@ -26,6 +35,13 @@ struct options {
     double margin_share;
     plm_bytes margin_bytes, reserve;
     bool has_margin;
+    const char **vary; /* [vary_count]: "precision=fp32,bf16" */
+    size_t vary_count, vary_capacity;
+    const char *diff[2], *baseline;
+    double allow;
+    int64_t jobs;
+    unsigned sort; /* enum sort_field */
+    bool largest_batch;
     const char *output, *stage;
     unsigned color; /* enum color_when */
     bool json, csv, help, version;
@@ -44,6 +60,7 @@ enum option_group {
     GROUP_PARALLEL,
     GROUP_DEVICE,
     GROUP_SEARCH,
+    GROUP_COMPARE,
     GROUP_OUTPUT,
     GROUP_COUNT
 };
@@ -81,7 +98,7 @@ struct option_desc {
 extern const struct option_desc option_descs[OPTION_COUNT];
 extern const char *const option_groups[GROUP_COUNT]; /* their headings */
 
-extern const struct words words_assume, words_stage, words_color;
+extern const struct words words_assume, words_stage, words_sort, words_color;
 
 /* option_taken() - does the command with this number take the option */
 bool option_taken(const struct option_desc *desc, unsigned command);

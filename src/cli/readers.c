@@ -337,3 +337,51 @@ enum plm_status read_MARGIN(struct options *options,
     options->has_margin = true;
     return PLM_OK;
 }
+
+enum plm_status read_VARY(struct options *options,
+                          const struct option_desc *desc,
+                          const char *value,
+                          struct plm_error *reterr)
+{
+    const char *equals = strchr(value, '=');
+
+    if (!equals || equals == value)
+        return refuse(desc, value, "OPTION=VALUE,VALUE, such as precision=fp32,bf16", reterr);
+    arena_push(options->arena, options->vary, options->vary_count, options->vary_capacity, value);
+    return PLM_OK;
+}
+
+enum plm_status read_PAIR(struct options *options,
+                          const struct option_desc *desc,
+                          const char *value,
+                          struct plm_error *reterr)
+{
+    const char **pair = MEMBER(options, desc, const char *);
+
+    if (*value == '\0')
+        return plm_fail(reterr, PLM_E_USAGE, "--%s: needs %s, not nothing", desc->name,
+                        desc->argument);
+    if (pair[0] && !pair[1]) {
+        pair[1] = value;
+    } else { /* the last two count, as with any option */
+        pair[0] = value;
+        pair[1] = NULL;
+    }
+    return PLM_OK;
+}
+
+enum plm_status read_SHARE(struct options *options,
+                           const struct option_desc *desc,
+                           const char *value,
+                           struct plm_error *reterr)
+{
+    size_t length = strlen(value);
+    bool percent = length > 1 && value[length - 1] == '%';
+    double share;
+
+    if (!units_parse_real(arena_copy(options->arena, value, length - percent), &share) ||
+        share < 0 || (!percent && share >= 1))
+        return refuse(desc, value, "a share such as 2% or 0.02", reterr);
+    *MEMBER(options, desc, double) = percent ? share / 100 : share;
+    return PLM_OK;
+}

@@ -21,6 +21,9 @@ option_reader read_HSDP;          /* RxS: parallel.hsdp_replicate, hsdp_shard */
 option_reader read_RESHARD;       /* true, false or a count */
 option_reader read_SCHEDULE;      /* 1f1b, gpipe, interleaved:V or zero-bubble */
 option_reader read_RANK;          /* a rank from 0, with parallel.has_rank */
+option_reader read_VARY;          /* text, appended to vary */
+option_reader read_PAIR;          /* const char *[2]: called for each of two words */
+option_reader read_SHARE;         /* double: "2%" or "0.02" */
 option_reader read_MARGIN;        /* a size, or a share of the capacity as "5%" */
 
 #endif

@@ -29,6 +29,11 @@ void talk_warnings(const char *const *warnings, size_t warning_count)
         fprintf(stderr, "plimsoll: warning: %s\n", warnings[i]);
 }
 
+void talk_note(const char *text)
+{
+    fprintf(stderr, "plimsoll: %s\n", text);
+}
+
 static double now(void)
 {
     struct timespec time;
@@ -37,6 +42,9 @@ static double now(void)
         return 0;
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
+
+enum { BAR = 30 };
+static const char bar[] = "##############################";
 
 void progress_report(void *context, const char *what, unsigned done, unsigned total)
 {
@@ -49,7 +57,8 @@ void progress_report(void *context, const char *what, unsigned done, unsigned to
         return;
     progress->shown = time;
     if (total > 0)
-        fprintf(stderr, "\r\033[K%s %u of %u", what, done, total);
+        fprintf(stderr, "\r\033[K%s [%.*s%*s] %u of %u", what, (int)(BAR * (uint64_t)done / total),
+                bar, BAR - (int)(BAR * (uint64_t)done / total), "", done, total);
     else
         fprintf(stderr, "\r\033[K%s %u", what, done);
 }

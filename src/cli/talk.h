@@ -15,12 +15,15 @@ enum exit_status talk_fail(enum plm_status status, const struct plm_error *error
 /* talk_warnings() - each as "plimsoll: warning: …" */
 void talk_warnings(const char *const *warnings, size_t warning_count);
 
+/* talk_note() - "plimsoll: …": what is neither a mistake nor a warning */
+void talk_note(const char *text);
+
 /* struct progress - zero-initialise; a line on the terminal for what takes more than a second */
 struct progress {
     double started, shown; /* seconds of the monotonic clock; 0: not yet */
 };
 
-/* progress_report() - the callback of struct plm_search, with a struct progress as its context */
+/* progress_report() - the callback of struct plm_search and struct plm_comparison, with a struct progress as its context */
 void progress_report(void *context, const char *what, unsigned done, unsigned total);
 
 /* progress_finish() - clear the line */

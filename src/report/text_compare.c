@@ -13,7 +13,7 @@
 #include "report/text.h"
 #include "report/utf8.h"
 
-enum { NUMBER = 5, DEVICE = 12, BAR = 10, VERDICT = 11, CHANGE = 10, LARGEST = 9, GAP = 2 };
+enum { NUMBER = 5, DEVICE = 12, BAR = 10, VERDICT = 9, CHANGE = 10, LARGEST = 9, GAP = 2 };
 
 static const char *value_of(const struct compare_row *row, size_t axis)
 {

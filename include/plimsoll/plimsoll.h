@@ -119,8 +119,9 @@ struct plm_parallel {
     int64_t reshard_to;
     enum plm_reduced param_dtype, reduce_dtype;
     bool cpu_offload;
-    bool fsdp_no_sync;     /* gradients are reduced in the last micro-batch only */
-    const char *deepspeed; /* a DeepSpeed configuration in JSON */
+    bool fsdp_forward_prefetch; /* FullyShardedDataParallel(forward_prefetch=True) */
+    bool fsdp_no_sync;          /* gradients are reduced in the last micro-batch only */
+    const char *deepspeed;      /* a DeepSpeed configuration in JSON */
     bool sequence_parallel, megatron;
     enum plm_schedule schedule;
     int64_t virtual_stages; /* of interleaved:V */

@@ -38,6 +38,7 @@ static struct node *make(struct ghost *g,
     n->size = size;
     n->op = g->op;
     n->path = g->path;
+    n->stream = g->stream;
     return n;
 }
 

@@ -70,6 +70,7 @@ struct node {
     uint32_t visit, dependencies; /* of the engine's pass */
     uint32_t selected;            /* the pass that may run it, when only some nodes are run */
     uint64_t sequence;            /* UINT64_MAX for AccumulateGrad */
+    uint16_t stream;              /* on which it was made, and on which it will run */
     struct node *next_dead;
     struct tensor *leaf; /* AccumulateGrad: the parameter, which a graph so keeps alive; owned */
     struct hook *hooks;  /* first registered first */

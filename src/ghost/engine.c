@@ -200,8 +200,11 @@ static void run_node(struct task *task, struct node *n)
         n->outputs[i].gradient = NULL;
         any = any || grads[i];
     }
+    uint16_t stream = g->stream;
+
     g->op = n->op;
     g->path = n->path;
+    g->stream = n->stream;
     for (uint32_t i = 0; n->capture && i < n->output_count; i++)
         n->capture[i] = tensor_ref(grads[i]);
     n->capture = NULL;
@@ -221,11 +224,13 @@ static void run_node(struct task *task, struct node *n)
 
         if (!may_run(task, next))
             continue;
+        g->stream = next->stream;
         if (ret[i])
             add_to_buffer(&next->outputs[n->edges[i].input_nr], &ret[i]);
         if (--next->dependencies == 0)
             heap_push(task, next);
     }
+    g->stream = stream;
     for (uint32_t i = 0; i < n->edge_count; i++)
         tensor_drop(ret[i]);
     if (n->output_count > 4)

@@ -5,7 +5,7 @@
  */
 #include "base/num.h"
 #include "ghost/kernels.h"
-#include "train/internal.h"
+#include "train/wrapper.h"
 
 enum { CHUNK = 65536 }; /* elements that one block takes; MultiTensorApply.cuh, kChunkSize */
 
@@ -113,6 +113,10 @@ void clip_gradients(struct run *run)
     struct ghost *g = &run->ghost;
     struct list norms = { 0 };
 
+    if (run->wrapper && run->wrapper->clip) {
+        run->wrapper->clip(run);
+        return;
+    }
     g->category = CATEGORY_TEMPORARY;
     g->op = OP_COUNT;
     g->path = 0;

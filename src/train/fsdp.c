@@ -35,6 +35,10 @@ static enum plm_status check(const struct fsdp *fsdp,
                              const struct plm_strategy *s,
                              struct plm_error *reterr)
 {
+    if (s->optimizer == PLM_OPTIMIZER_ADAFACTOR && fsdp->shards > 1 && !fsdp->offload)
+        return plm_fail(
+            reterr, PLM_E_USAGE,
+            "torch.optim.Adafactor does not run on the sharded parameters of fully_shard");
     if (s->channels_last)
         return plm_fail(reterr, PLM_E_USAGE,
                         "fully_shard takes contiguous parameters only, not those of "

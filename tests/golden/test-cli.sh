@@ -52,7 +52,7 @@ status 0 --version
 prints "plimsoll "
 status 0 --help
 prints "usage: plimsoll COMMAND"
-for command in estimate plan timeline models devices ops dump check; do
+for command in estimate plan compare timeline models devices ops dump check; do
     status 0 $command --help
     prints "usage: plimsoll $command"
     status 0 help $command
@@ -78,7 +78,7 @@ says "--batch: needs N"
 status 2 estimate mlp --bacth 4
 says "did you mean '--batch'?"
 status 2 estimate mlp --margin 5%
-says "--margin: not an option of estimate; of: plan"
+says "--margin: not an option of estimate; of: plan, compare"
 status 2 estimate mlp --overclock 8
 says "unknown option '--overclock'"
 status 2 estimate mlp --json --csv
@@ -155,6 +155,76 @@ status 0 estimate mlp --color=always
 prints "$(printf '\033[1m')"
 status 0 estimate mlp
 if grep -q "$(printf '\033')" "$folder/out"; then report 1 "no colour into a file"; else report 0 "no colour into a file"; fi
+
+# ------------------------------------------------------------------ comparisons
+
+status 0 compare mlp --vary batch=4,8 --vary precision=fp32,bf16
+prints "bf16"
+prints "mlp: "
+status 0 compare mlp --vary batch=4,8 --vary precision=fp32,bf16 --json --jobs 1
+cp "$folder/out" "$folder/one.json"
+for jobs in 2 5; do
+    status 0 compare mlp --vary batch=4,8 --vary precision=fp32,bf16 --json --jobs $jobs
+    if cmp -s "$folder/out" "$folder/one.json"; then report 0 "the same with $jobs threads"; else report 1 "the same with $jobs threads"; fi
+done
+status 0 compare mlp --vary batch=4,8 --vary precision=fp32,bf16 --baseline one.json
+prints "same"
+status 0 compare mlp --vary batch=4,16 --precision bf16 --baseline one.json --allow 2%
+prints "new"
+sed 's/"reserved_bytes": [0-9]*/"reserved_bytes": 1048576/' "$folder/one.json" >"$folder/small.json"
+status 1 compare mlp --vary batch=4,8 --vary precision=fp32,bf16 --baseline small.json --allow 50%
+says "strategy 1 (batch=4,precision=fp32): reserved memory grew by"
+says "strategy 4 (batch=8,precision=bf16): reserved memory grew by"
+status 0 estimate mlp --batch 4 --json -o one-estimate.json
+status 0 compare mlp --batch 4 --baseline one-estimate.json
+prints "same"
+status 1 compare mlp --batch 4 --baseline one-estimate.json --capacity 300MiB --context 0
+says "runs out of memory and did not before"
+status 2 compare mlp --batch 5 --baseline one-estimate.json
+says "none of these strategies is in 'one-estimate.json'"
+status 2 compare mlp --batch 4 --baseline missing.json
+status 2 compare mlp --batch 4 --baseline empty.yaml
+echo '{"schema_version": 2, "model": "mlp"}' >"$folder/later.json"
+status 2 compare mlp --batch 4 --baseline later.json
+says "later.json:1:20: 'schema_version' is 2, and 1 is understood"
+status 0 compare mlp --vary batch=4,8 --diff 1 2
+prints "B - A"
+status 0 compare mlp --diff precision=fp32 precision=bf16,batch=8 --csv
+prints "figure,allocated,"
+status 0 compare mlp --vary batch=4,8 -o bars.svg
+prints "verdict"
+if grep -q "</svg>" "$folder/bars.svg"; then report 0 "bars.svg is a picture"; else report 1 "bars.svg is a picture"; fi
+status 0 compare mlp --vary batch=4,8 --vary device=t4,a100-80 --largest-batch --max-batch 16 --sort largest-batch
+prints "largest"
+status 0 compare mlp --batch 4 --ddp 2 --vary fsdp=,8
+prints "refused"
+says "strategy 2 (fsdp=8) is refused: "
+status 2 compare mlp --batch 4 --ddp 2 --vary fsdp=2,8
+says "--ddp and --fsdp"
+status 2 compare mlp --vary batch
+says "--vary: 'batch' is not accepted"
+status 2 compare mlp --vary bacth=1
+says "did you mean 'batch'?"
+status 2 compare mlp --vary json=true
+status 2 compare mlp --vary batch=1,none
+says "--batch: 'none' is not accepted"
+status 2 compare mlp --vary eval=maybe
+says "accepted: true or false"
+status 2 compare mlp --vary batch=1 --vary batch=2
+says "'batch' varies twice"
+status 2 compare mlp --vary "batch=$(seq -s, 101)" --vary "steps=$(seq -s, 100)"
+says "at most 10000 are compared"
+status 2 compare mlp --diff 1 2
+says "there is no strategy 2; --vary makes 1"
+status 2 compare mlp --diff 1
+says "--diff: needs A B"
+status 2 compare mlp --largest-batch
+says "--largest-batch needs --device NAME"
+status 2 compare mlp --allow 2%
+says "--allow: needs --baseline FILE"
+status 2 compare mlp --diff 1 1 --baseline one.json
+status 2 compare mlp --sort size
+status 2 compare mlp --vary batch=4 -o no/such.svg
 
 for ending in svg html json pickle; do
     status 0 timeline mlp --batch 4 -o "mlp.$ending"

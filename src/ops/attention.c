@@ -21,6 +21,7 @@ struct tensor *attention_heads(struct tensor *x)
         y->sizes[2] = x->sizes[1];
         y->strides[1] = x->strides[2];
         y->strides[2] = x->strides[1];
+        y->view = false; /* to autograd, which is not told what happens in a kernel */
     }
     return y;
 }

@@ -19,7 +19,7 @@ struct tensor *attention_efficient(const struct attention *a);
 struct tensor *attention_cudnn(const struct attention *a);
 struct tensor *attention_math(const struct attention *a);
 
-/* attention_heads() - [batch, heads, length, size] as [batch, length, heads, size], a view; and back */
+/* attention_heads() - [batch, heads, length, size] as [batch, length, heads, size], the same memory; and back */
 struct tensor *attention_heads(struct tensor *x);
 
 /* attention_records() - will there be a backward: any of query, key, value wants a gradient */

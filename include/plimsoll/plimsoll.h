@@ -114,7 +114,7 @@ struct plm_parallel {
     int64_t gpus;           /* in all; 0: the product of the others */
     int64_t tp, pp, cp, ep;
     double bucket_cap_mb; /* 0: the framework's */
-    bool gradient_as_bucket_view;
+    bool gradient_as_bucket_view, find_unused_parameters; /* of DistributedDataParallel */
     enum plm_reshard reshard;
     int64_t reshard_to;
     enum plm_reduced param_dtype, reduce_dtype;

@@ -94,6 +94,8 @@ static void add_parallel(struct items *items, const struct plm_parallel *p)
                        .key = "bucket_cap_mb", .kind = RECIPE_REAL, .real = p->bucket_cap_mb });
     if (p->gradient_as_bucket_view)
         add_bool(items, "gradient_as_bucket_view", true);
+    if (p->find_unused_parameters)
+        add_bool(items, "find_unused_parameters", true);
     add_used(items, "tp", p->tp);
     add_pipeline(items, p);
 }

@@ -2,15 +2,17 @@
  * train/ddp.c - torch.nn.parallel.DistributedDataParallel: one of N ranks
  *
  * Mirrors torch/nn/parallel/distributed.py and torch/csrc/distributed/c10d/reducer.cpp (2.15) with their defaults
- * (find_unused_parameters=False, static_graph=False, init_sync=True): one bucket per dtype from the construction on; the order in
+ * (static_graph=False, init_sync=True): one bucket per dtype from the construction on; the order in
  * which gradients become ready in the first backward that is synchronized makes other buckets, at the start of the next
- * forward. Gradients are copied into buckets as they become ready and reduced in place. All ranks are alike.
+ * forward. With find_unused_parameters=True the buckets are made at the construction, from the last parameter to the first, and stay.
+ * Gradients are copied into buckets as they become ready and reduced in place. All ranks are alike.
  *
  *     bytes of all buckets = bytes of all gradients, at any time after the construction
  */
 #include <stdlib.h>
 
 #include "train/ddp_buckets.h"
+#include "train/ddp_sink.h"
 #include "train/ddp_sync.h"
 #include "train/wrapper.h"
 #include "train/zero_optimizer.h"
@@ -32,6 +34,7 @@ struct ddp {
     struct tensor **leaves; /* [trained_count], borrowed */
     struct place *places;   /* [trained_count] */
     struct buckets buckets;
+    struct tensor *used; /* local_used_map_dev_, when unused parameters are looked for */
     uint32_t *bucket_of; /* [trained_count] */
     uint32_t *
         ready; /* [ready_count] in order of readiness, of the first backward that is synchronized */
@@ -100,17 +103,38 @@ static void initialize_buckets(struct run *run, struct ddp *ddp, struct buckets 
     }
 }
 
-static void rebuild_buckets(struct run *run, struct ddp *ddp)
+static struct bucket_limits bucket_limits(const struct plm_parallel *p)
 {
-    const struct plm_parallel *p = &run->strategy->parallel;
     struct bucket_limits limits = { FIRST_BUCKET_BYTES, (plm_bytes)BUCKET_CAP_MIB << 20 };
 
-    if (ddp->rebuilt || ddp->ready_count == 0)
-        return;
     if (p->bucket_cap_mb > 0)
         limits.first = limits.others = (plm_bytes)(p->bucket_cap_mb * (1 << 20));
-    struct buckets buckets =
-        buckets_assign(run->arena, ddp->leaves, ddp->ready, ddp->ready_count, limits);
+    return limits;
+}
+
+/* first_buckets() - those of the construction */
+static struct buckets first_buckets(struct run *run, const struct ddp *ddp)
+{
+    const struct plm_parallel *p = &run->strategy->parallel;
+    const struct bucket_limits none = { UINT64_MAX, UINT64_MAX };
+    struct buckets buckets = buckets_assign(run->arena, ddp->leaves, NULL, run->trained_count,
+                                            p->find_unused_parameters ? bucket_limits(p) : none);
+
+    for (size_t i = 0; i < buckets.count / 2; i++) {
+        struct bucket first = buckets.items[i];
+
+        buckets.items[i] = buckets.items[buckets.count - 1 - i];
+        buckets.items[buckets.count - 1 - i] = first;
+    }
+    return buckets;
+}
+
+static void rebuild_buckets(struct run *run, struct ddp *ddp)
+{
+    if (ddp->rebuilt || ddp->ready_count == 0)
+        return;
+    struct buckets buckets = buckets_assign(run->arena, ddp->leaves, ddp->ready, ddp->ready_count,
+                                            bucket_limits(&run->strategy->parallel));
 
     ddp_send_indices(run, ddp->ready_count, buckets.count);
     ddp->rebuilt = true;
@@ -148,7 +172,7 @@ static void make_ready(void *context, struct tensor *leaf)
         return;
     }
     ddp->is_ready[place->number] = true;
-    if (!ddp->rebuilt)
+    if (!ddp->rebuilt && !ddp->used)
         ddp->ready[ddp->ready_count++] = place->number;
     if (run->strategy->parallel.gradient_as_bucket_view)
         point_into_bucket(ddp, place->number);
@@ -201,9 +225,12 @@ static void wrap(struct run *run)
     ddp->forward_param_sync = true;
     ddp_verify_params(run, rank_count(&run->strategy->parallel));
     ddp_broadcast_state(run);
-    const struct bucket_limits none = { UINT64_MAX, UINT64_MAX };
-
-    initialize_buckets(run, ddp, buckets_assign(run->arena, ddp->leaves, NULL, count, none));
+    initialize_buckets(run, ddp, first_buckets(run, ddp));
+    if (run->strategy->parallel.find_unused_parameters) {
+        run->ghost.category = CATEGORY_COMMUNICATION;
+        ddp->used = tensor_new_sizes(&run->ghost, DTYPE_INT32, (int64_t)count);
+        run->ghost.category = CATEGORY_ACTIVATION;
+    }
     if (run->strategy->parallel.zero_optimizer > 0)
         zero_optimizer_partition(run, run->strategy->parallel.zero_optimizer);
     run->ghost.accumulated = make_ready;
@@ -232,17 +259,21 @@ static void after_forward(struct run *run, struct wrapped_call *call)
     ddp->forward_param_sync = ddp->expects_hooks;
     for (size_t i = 0; i < run->trained_count; i++)
         ddp->is_ready[i] = false;
+    if (ddp->used)
+        ddp_sink(run, call);
 }
 
 static void after_backward(struct run *run, uint32_t micro)
 {
     struct ddp *ddp = run->wrapper_state;
 
-    for (size_t i = 0; ddp->expects_hooks && !run->ghost.halt && i < run->trained_count; i++)
+    bool all = ddp->expects_hooks && !ddp->used;
+
+    for (size_t i = 0; all && !run->ghost.halt && i < run->trained_count; i++)
         if (!ddp->is_ready[i])
             ghost_fail(&run->ghost, PLM_E_USAGE,
                        "DistributedDataParallel: '%s' gets no gradient; PyTorch refuses that "
-                       "unless find_unused_parameters=True",
+                       "without --find-unused-parameters",
                        names_text(run->ghost.names, run->trained[i]->param->name));
     ddp->expects_hooks = false;
 }

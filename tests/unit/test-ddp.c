@@ -1,6 +1,7 @@
 /*
  * DistributedDataParallel and ZeroRedundancyOptimizer: whole steps against recordings, buckets and ranks by their rules
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,6 +149,40 @@ static char *canonical(struct fixture *f)
 #include "ddp-steps.def"
 #undef CASE
 
+static void outputs_are_cloned_where_parameters_may_be_unused(void **state)
+{
+    static const struct plm_strategy strategy = {
+        .parallel = { .ddp = 2, .find_unused_parameters = true },
+        .optimizer = PLM_OPTIMIZER_SGD,
+    };
+    /* --dtype fp32 --opt sgd --ddp 2, find_unused_parameters=True, and a Linear(7, 9) that forward leaves alone */
+    static const char events[] =
+        "+864 +32 +32 +32 +32 +8 +1382400 +4800 +252 +36 +48000 +8 +8 +8 +224 -8 -8 -8 -224 "
+        "+1436480 -1436480 +53088 +1383328 +32 +3840 +40 +64 -64 +5760 +5760 +32 +32 +5760 "
+        "-5760 +24000 +1048576 -1048576 +24000 -24000 +200 +8519680 -8519680 +200 -200 +200 "
+        "+4 +4 -200 +4 +200 -4 +200 -200 -200 +48000 +8519680 -8519680 +24000 +8519680 -200 "
+        "-8519680 +24000 -24000 -24000 +5760 +8519680 -8519680 +1382400 +8519680 -8519680 "
+        "+4800 -24000 +5760 -5760 -5760 +5760 +32 +32 -32 -32 -5760 -5760 +864 -4 -4 -32 -32 "
+        "-40 -864 -3840 -4800 -5760 -48000 -1382400 +3840 +40 +64 -64 +5760 +5760 +32 +32 "
+        "+5760 -5760 +24000 +1048576 -1048576 +24000 -24000 +200 +8519680 -8519680 +200 -200 "
+        "+200 +4 +4 -200 +4 +200 -4 +200 -200 -200 +48000 +8519680 -8519680 +24000 +8519680 "
+        "-200 -8519680 +24000 -24000 -24000 +5760 +8519680 -8519680 +1382400 +8519680 "
+        "-8519680 +4800 -24000 +5760 -5760 -5760 +5760 +32 +32 -32 -32 -5760 -5760 +864 -4 -4 "
+        "-32 -32 -40 -864 -3840 -4800 -5760 -48000 -1382400";
+    static const char before[] = "      - {as: x, op: linear, in: x, features: 10";
+    static const char idle[] = "      - {as: w, op: parameter, name: idle.weight, shape: [9, 7]}\n"
+                               "      - {as: w, op: parameter, name: idle.bias, shape: [9]}\n";
+    size_t head = (size_t)(strstr(network, before) - network);
+    char text[sizeof network + sizeof idle];
+    struct fixture f;
+
+    snprintf(text, sizeof text, "%.*s%s%s", (int)head, network, idle, network + head);
+    if (run_steps(&f, text, &strategy))
+        fail_msg("%s", f.error.message);
+    assert_string_equal(canonical(&f), events);
+    arena_finish(&f.arena);
+}
+
 /* ------------------------------------------------------------------ buckets */
 
 struct tensors {
@@ -293,6 +328,7 @@ int main(void)
 #define CASE(name, strategy, events) cmocka_unit_test(name),
 #include "ddp-steps.def"
 #undef CASE
+        cmocka_unit_test(outputs_are_cloned_where_parameters_may_be_unused),
         cmocka_unit_test(a_bucket_closes_with_the_tensor_that_reaches_the_limit),
         cmocka_unit_test(each_dtype_has_buckets_and_a_first_limit_of_its_own),
         cmocka_unit_test(the_largest_parameter_goes_to_the_rank_that_has_least),

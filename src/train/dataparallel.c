@@ -259,6 +259,32 @@ static struct tensor *gather_tensor(struct run *run, struct dataparallel *dp, st
 
 static void gather(struct run *run, struct dataparallel *dp, struct value *v);
 
+/*
+ * gather_cache() - what the zoo's models return as a list: a DynamicCache, keys and values of a layer after the other
+ *
+ * It is made anew from what is gathered, and copies each pair; a pair is let go when the next has been gathered.
+ */
+static void gather_cache(struct run *run, struct dataparallel *dp, struct object *o)
+{
+    struct tensor *last[2] = { NULL };
+
+    for (uint32_t i = 0; i < o->count; i += 2) {
+        struct tensor *pair[2] = { NULL };
+
+        for (uint32_t k = 0; k < 2 && i + k < o->count; k++)
+            if (o->items[i + k].kind == VALUE_TENSOR)
+                pair[k] = gather_tensor(run, dp, o->items[i + k].as.tensor);
+        for (uint32_t k = 0; k < 2; k++) {
+            tensor_drop(last[k]);
+            last[k] = pair[k];
+        }
+        for (uint32_t k = 0; k < 2 && i + k < o->count; k++)
+            o->items[i + k] = value_tensor(pair[k] ? kernel_clone(pair[k]) : NULL);
+    }
+    for (uint32_t k = 0; k < 2; k++)
+        tensor_drop(last[k]);
+}
+
 /* gather_object() - a new list or record of what the old one held */
 static void gather_object(struct run *run, struct dataparallel *dp, struct value *v)
 {
@@ -272,10 +298,14 @@ static void gather_object(struct run *run, struct dataparallel *dp, struct value
     if (old->count > 0)
         o->items = pool_alloc(pool, old->count * sizeof *o->items);
     v->as.object = o;
-    for (uint32_t i = 0; i < o->count; i++) {
+    for (uint32_t i = 0; i < o->count; i++)
         o->items[i] = old->items[i];
-        gather(run, dp, &o->items[i]);
+    if (v->kind == VALUE_LIST) {
+        gather_cache(run, dp, o);
+        return;
     }
+    for (uint32_t i = 0; i < o->count; i++)
+        gather(run, dp, &o->items[i]);
 }
 
 /* gather() - put what is gathered in place of the borrowed *@v */

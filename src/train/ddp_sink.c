@@ -26,7 +26,9 @@ static void unfold(struct run *run, struct leaves *leaves, struct value *v)
     case VALUE_TENSOR:
         arena_push(&leaves->scratch, leaves->slots, leaves->count, leaves->capacity, v);
         return;
-    case VALUE_LIST:
+    case VALUE_LIST: /* of the zoo's models: a DynamicCache, which tree_flatten() takes for one leaf */
+        *v = value_ref(*v);
+        return;
     case VALUE_RECORD:
         break;
     }

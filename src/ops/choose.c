@@ -53,6 +53,52 @@ void op_where(struct ghost *g, const struct op_args *args, struct tensor **ret)
         node_attach(n, kernel_pointwise(g, dtype, (struct tensor *[]){ mask, self, other }, 3));
 }
 
+enum { SELF, OTHER };
+
+/* where(self == other, grad / 2, grad).masked_fill_(self > other, 0), whose parts are made in this order */
+static struct tensor *minimum_side(struct ghost *g,
+                                   struct tensor *grad,
+                                   struct tensor *self,
+                                   struct tensor *other)
+{
+    struct tensor *both[] = { self, other };
+    TENSOR_AUTO *equal = kernel_pointwise(g, DTYPE_BOOL, both, 2);
+    TENSOR_AUTO *half = kernel_pointwise(g, grad->dtype, &grad, 1);
+    TENSOR_AUTO *greater = kernel_pointwise(g, DTYPE_BOOL, both, 2);
+
+    if (!equal || !half)
+        return NULL;
+    return kernel_pointwise(g, grad->dtype, (struct tensor *[]){ equal, half, grad }, 3);
+}
+
+static void minimum_apply(struct ghost *g,
+                          struct node *n,
+                          struct tensor *const *grads,
+                          struct tensor **ret)
+{
+    TENSOR_AUTO *other = node_saved(n, OTHER);
+    TENSOR_AUTO *self = node_saved(n, SELF);
+
+    for (uint32_t i = 2; self && other && i-- > 0;) /* other, then self */
+        if (node_needs(n, i))
+            ret[i] = minimum_side(g, grads[0], self, other);
+}
+
+static const struct backward minimum_backward = { "MinimumBackward0", minimum_apply };
+
+void op_minimum(struct ghost *g, const struct op_args *args, struct tensor **ret)
+{
+    struct tensor *self = args->in[0], *other = args->in[1];
+
+    if (!self || !other)
+        return;
+    struct node *n = node_new(g, &minimum_backward, args->in, 2, 2, 0);
+
+    node_save(n, SELF, self);
+    node_save(n, OTHER, other);
+    ret[0] = node_attach(n, kernel_pointwise(g, kernel_promote(self, other), args->in, 2));
+}
+
 /* fill() - masked_fill: a contiguous copy of the broadcast tensor, filled in place */
 static struct tensor *fill(struct ghost *g, const struct tensor *x, const struct tensor *mask)
 {

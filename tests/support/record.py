@@ -100,6 +100,7 @@ OPS = {
     'tril': lambda i, a: i[0].tril(a.get('diagonal', 0)),
     'triu': lambda i, a: i[0].triu(a.get('diagonal', 0)),
     'where': lambda i, a: torch.where(*i),
+    'minimum': lambda i, a: torch.minimum(*i),
     'masked_fill': lambda i, a: i[0].masked_fill(i[1], integral(a.get('value', 0))),
     'gelu': lambda i, a: F.gelu(i[0], approximate=a.get('approximate', 'none')),
     'softmax': lambda i, a: F.softmax(i[0], a.get('dim', -1), dtype=a.get('dtype')),

@@ -17,6 +17,7 @@ struct framework {
     bool blackwell_32mib;   /* compute capability 10 and 12 have Hopper's workspace (PR 175344) */
     bool rms_norm_fused;    /* one kernel, when weight and input have one type */
     bool rms_norm_autocast; /* autocast casts its inputs to float32 (2.15; not 2.11) */
+    bool bmm_outer_kernel;  /* bmm of column and row is a Triton kernel (2.15; not 2.11) */
     bool group_norm_channels_last; /* has kernels for channels last, and sums in float32 (2.15) */
     bool embedding_sorts_bits;     /* backward sorts only the bits that an index can have (2.15) */
     bool cudnn_first;        /* attention prefers cuDNN on compute capability 9.0, 10.0 and 10.3 */

@@ -277,18 +277,26 @@ struct tensor *dense_addmm(struct tensor *bias, struct tensor *a, struct tensor 
 
 /* ------------------------------------------------------------------ bmm, baddbmm */
 
+/* batch_product() - bmm without autograd; an outer product may have a kernel of its own, which reads any strides */
+static struct tensor *batch_product(struct tensor *a, struct tensor *b)
+{
+    if (a->sizes[2] == 1 && a->ghost->around.framework->bmm_outer_kernel)
+        return tensor_new_sizes(a->ghost, a->dtype, a->sizes[0], a->sizes[1], b->sizes[2]);
+    return product(a, b, false);
+}
+
 static struct tensor *bmm_left_gradient(struct tensor *grad, struct tensor *b)
 {
     TENSOR_AUTO *b_t = turned(b);
 
-    return b_t ? product(grad, b_t, false) : NULL;
+    return b_t ? batch_product(grad, b_t) : NULL;
 }
 
 static struct tensor *bmm_right_gradient(struct tensor *grad, struct tensor *a)
 {
     TENSOR_AUTO *a_t = turned(a);
 
-    return a_t ? product(a_t, grad, false) : NULL;
+    return a_t ? batch_product(a_t, grad) : NULL;
 }
 
 static void bmm_apply(struct ghost *g,
@@ -329,7 +337,7 @@ struct tensor *dense_bmm(struct tensor *a, struct tensor *b)
         node_save(n, 0, a);
     if (node_needs(n, 0))
         node_save(n, 1, b);
-    return node_attach(n, product(a, b, false));
+    return node_attach(n, batch_product(a, b));
 }
 
 static void baddbmm_apply(struct ghost *g,

@@ -453,6 +453,7 @@ struct plm_baseline_entry {
     const char *model;
     const struct plm_setting *recipe; /* what is not null; of --set as "set.NAME" */
     size_t recipe_count;
+    plm_bytes capacity, context; /* 0: none */
     struct plm_memory peak;
     bool out_of_memory;
 };

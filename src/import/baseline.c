@@ -44,6 +44,8 @@ static enum plm_status read_bytes(const struct yaml_node *peak,
 
     if (!node)
         return fail(peak, key, reterr);
+    if (yaml_is_null(node)) /* none was given */
+        return PLM_OK;
     enum plm_status status = decode_int(node, key, &value, reterr);
 
     if (status == PLM_OK && value < 0)
@@ -83,6 +85,10 @@ static enum plm_status read_entry(const struct yaml_node *node,
         status = read_bytes(peak, "reserved_bytes", &entry->peak.reserved, reterr);
     if (status == PLM_OK)
         status = read_bytes(peak, "device_bytes", &entry->peak.device, reterr);
+    if (status == PLM_OK)
+        status = read_bytes(node, "capacity_bytes", &entry->capacity, reterr);
+    if (status == PLM_OK)
+        status = read_bytes(node, "context_bytes", &entry->context, reterr);
     return status;
 }
 

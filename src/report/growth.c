@@ -106,10 +106,17 @@ const struct plm_baseline_entry *growth_find(const struct report *report,
     size_t count;
     const struct recipe_item *items = recipe_items(report, arena, &count);
 
-    for (size_t i = 0; i < entry_count; i++)
-        if (same(report, items, count, &entries[i], arena))
+    const struct plm_baseline_entry *first = NULL;
+
+    for (size_t i = 0; i < entry_count; i++) {
+        if (!same(report, items, count, &entries[i], arena))
+            continue;
+        if (entries[i].capacity == report->result->capacity &&
+            entries[i].context == report->result->context)
             return &entries[i];
-    return NULL;
+        first = first ? first : &entries[i];
+    }
+    return first;
 }
 
 static double share_of(plm_bytes from, plm_bytes to)

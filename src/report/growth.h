@@ -18,7 +18,8 @@ struct growth {
  * growth_find() - the entry of the same model under the same strategy; NULL: none
  *
  * Every option must be the same, as recipe_items() has it. One that the entry does not have, since the program that wrote it
- * did not know it, must have its default.
+ * did not know it, must have its default. Among several the one with the same capacity and context is taken; a profile may also
+ * have changed since, and then it is the first.
  */
 const struct plm_baseline_entry *growth_find(const struct report *report,
                                              const struct plm_baseline_entry *entries,

@@ -117,7 +117,8 @@ struct run {
     struct leaf *
         *updated; /* [updated_count] what the optimizer of this rank updates; NULL: all trained */
     size_t updated_count;
-    size_t group_end; /* where the optimizer's second group begins among the trained; 0: one group */
+    size_t
+        group_end; /* where the optimizer's second group begins among the trained; 0: one group */
 
     /* executor */
     struct owner owner;
@@ -132,12 +133,13 @@ struct run {
     void *wrapper_state;
     bool partial_norms; /* gradients are shards: clipping reduces their norms over the ranks */
 
-    struct pipeline *pipeline; /* pipeline.h: this rank's stages take the place of main; NULL: none */
+    struct pipeline
+        *pipeline; /* pipeline.h: this rank's stages take the place of main; NULL: none */
 
     /* loop */
     struct step_extent last_step; /* where its events and allocations begin; event 0: no step yet */
     int32_t step;
-    int64_t batch_multiple; /* micro-batches that are moved to the device at once; 0 is 1 */
+    int64_t batch_multiple;      /* micro-batches that are moved to the device at once; 0 is 1 */
     uint32_t micro;              /* micro-batch of the step that runs now */
     bool (*settled)(void *user); /* see train_watch(); NULL: every micro-batch is run */
     void *settled_user;

@@ -227,7 +227,8 @@ void step_run(struct run *run)
         pipeline_step(run);
         goes_on = !run->ghost.halt;
     }
-    for (uint32_t micro = 0; !run->pipeline && goes_on && (micro == 0 || micro < s->accumulate); micro++) {
+    for (uint32_t micro = 0; !run->pipeline && goes_on && (micro == 0 || micro < s->accumulate);
+         micro++) {
         goes_on = micro_batch(run, micro, ret);
         if (run->settled && goes_on && micro + 2 < s->accumulate && run->settled(run->settled_user))
             micro = (uint32_t)s->accumulate - 2; /* the last one comes next */

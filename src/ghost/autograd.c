@@ -277,10 +277,12 @@ static void accumulate(struct ghost *g,
     struct tensor *leaf = n->leaf, *grad = grads[0];
 
     (void)ret; /* a leaf has no edges */
-    if (grad && leaf->grad)
+    if (!grad)
+        return;
+    if (leaf->grad) { /* param.grad += grad works in place */
         announce(g, leaf);
-    if (!grad || leaf->grad)
-        return; /* param.grad += grad works in place */
+        return;
+    }
     if (grad->refs <= 1 && obeys_layout(grad, leaf))
         leaf->grad = tensor_detach(grad);
     else if (tensor_is_dense(leaf))

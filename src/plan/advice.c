@@ -119,6 +119,8 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
         list[count++] = "checkpoint-reentrant under the full loop";
     if (strcmp(sim->framework->name, "pytorch-2.6") == 0)
         list[count++] = "framework pytorch-2.6 with models of transformers 5.24";
+    if (s->parallel.fsdp1 > 0)
+        list[count++] = "fsdp1: when memory that another stream uses comes back (record_stream)";
     result->unverified = list;
     result->unverified_count = count;
 }

@@ -83,6 +83,32 @@ static void add_pipeline(struct items *items, const struct plm_parallel *p)
         add_count(items, "rank", p->rank, false);
 }
 
+static void add_fsdp(struct items *items, const struct plm_parallel *p)
+{
+    struct buf text = { .arena = items->arena };
+
+    add_used(items, "fsdp", p->fsdp);
+    add_used(items, "fsdp1", p->fsdp1);
+    if (p->hsdp_shard > 0) {
+        buf_printf(&text, "%lldx%lld", (long long)p->hsdp_replicate, (long long)p->hsdp_shard);
+        add_text(items, "hsdp", buf_string(&text), false);
+    }
+    if (p->reshard == PLM_RESHARD_TO)
+        add_count(items, "reshard_after_forward", p->reshard_to, false);
+    else if (p->reshard != PLM_RESHARD_DEFAULT)
+        add_text(items, "reshard_after_forward", words_reshard.items[p->reshard], false);
+    if (p->param_dtype != PLM_REDUCED_DEFAULT)
+        add_text(items, "fsdp_param_dtype", words_reduced.items[p->param_dtype], false);
+    if (p->reduce_dtype != PLM_REDUCED_DEFAULT)
+        add_text(items, "fsdp_reduce_dtype", words_reduced.items[p->reduce_dtype], false);
+    if (p->cpu_offload)
+        add_bool(items, "fsdp_cpu_offload", true);
+    if (p->fsdp_no_sync)
+        add_bool(items, "fsdp_no_sync", true);
+    if (p->fsdp_forward_prefetch)
+        add_bool(items, "fsdp_forward_prefetch", true);
+}
+
 /* add_parallel() - what is used of it, and nothing else */
 static void add_parallel(struct items *items, const struct plm_parallel *p)
 {
@@ -96,6 +122,7 @@ static void add_parallel(struct items *items, const struct plm_parallel *p)
         add_bool(items, "gradient_as_bucket_view", true);
     if (p->find_unused_parameters)
         add_bool(items, "find_unused_parameters", true);
+    add_fsdp(items, p);
     add_used(items, "tp", p->tp);
     add_pipeline(items, p);
 }

@@ -35,7 +35,7 @@ static enum plm_status check(const struct fsdp *fsdp,
                              const struct plm_strategy *s,
                              struct plm_error *reterr)
 {
-    if (s->optimizer == PLM_OPTIMIZER_ADAFACTOR && fsdp->shards > 1 && !fsdp->offload)
+    if (s->optimizer == PLM_OPTIMIZER_ADAFACTOR && fsdp->shards > 1)
         return plm_fail(
             reterr, PLM_E_USAGE,
             "torch.optim.Adafactor does not run on the sharded parameters of fully_shard");

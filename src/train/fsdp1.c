@@ -442,9 +442,10 @@ static void clip(struct run *run)
             list_push(run, &norms, norm(run->trained[i]->param->tensor->grad));
     if (norms.count > 0) {
         TENSOR_AUTO *stack = tensor_new_sizes(g, DTYPE_FLOAT32, (int64_t)norms.count);
-        TENSOR_AUTO *local = norm(stack);
 
         list_drop(run, &norms);
+        TENSOR_AUTO *local = norm(stack);
+
         tensor_drop(tensor_take(&stack));
         TENSOR_AUTO *square = tensor_new_scalar(g, DTYPE_FLOAT32);
         TENSOR_AUTO *total = tensor_new_scalar(g, DTYPE_FLOAT32);

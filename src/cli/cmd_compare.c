@@ -263,17 +263,28 @@ static enum plm_status judge(struct comparing *c, bool *ret_grew, struct plm_err
                     options->baseline);
 }
 
+/* struct sorted - first those that finish, then those whose figures are what was reached, then those that were refused */
 struct sorted {
+    unsigned rank;
     uint64_t key;
     struct compare_row row;
 };
+
+static unsigned rank_of(enum sort_field field, const struct compare_row *row)
+{
+    if (field == SORT_NUMBER)
+        return 0;
+    if (!row->report.result)
+        return 2;
+    return field != SORT_LARGEST_BATCH && row->report.result->out_of_memory;
+}
 
 static uint64_t key_of(enum sort_field field, const struct compare_row *row)
 {
     const struct plm_result *result = row->report.result;
 
-    if (!result || field == SORT_NUMBER)
-        return result || field == SORT_NUMBER ? 0 : UINT64_MAX;
+    if (!result)
+        return 0;
     switch (field) {
     case SORT_NUMBER:
         break;
@@ -288,7 +299,7 @@ static uint64_t key_of(enum sort_field field, const struct compare_row *row)
     case SORT_PER_PARAMETER:
         return (uint64_t)(row->compared->bytes_per_parameter * 1e6);
     case SORT_LARGEST_BATCH:
-        return UINT64_MAX - 1 - (uint64_t)row->largest_batch;
+        return UINT64_MAX - (uint64_t)row->largest_batch;
     }
     return 0;
 }
@@ -297,6 +308,8 @@ static int by_key(const void *a, const void *b)
 {
     const struct sorted *x = a, *y = b;
 
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
     if (x->key != y->key)
         return x->key < y->key ? -1 : 1;
     return (x->row.number > y->row.number) - (x->row.number < y->row.number);
@@ -307,7 +320,8 @@ static void sort_rows(struct comparing *c)
     struct sorted *sorted = arena_array(&c->cli->arena, struct sorted, c->row_count);
 
     for (size_t i = 0; i < c->row_count; i++)
-        sorted[i] = (struct sorted){ key_of(c->cli->options.sort, &c->rows[i]), c->rows[i] };
+        sorted[i] = (struct sorted){ rank_of(c->cli->options.sort, &c->rows[i]),
+                                     key_of(c->cli->options.sort, &c->rows[i]), c->rows[i] };
     qsort(sorted, c->row_count, sizeof *sorted, by_key);
     for (size_t i = 0; i < c->row_count; i++)
         c->rows[i] = sorted[i].row;

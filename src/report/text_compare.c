@@ -103,7 +103,7 @@ static void bar(struct layout *layout,
                 const struct plm_result *r)
 {
     plm_bytes whole = full(report, r);
-    double share = whole ? (double)r->peak.device / (double)whole : 0;
+    double share = r->out_of_memory ? 1 : whole ? (double)r->peak.device / (double)whole : 0;
 
     layout_style(layout, r->fits == 0                 ? STYLE_BAD
                          : share > 0.9 && r->fits > 0 ? STYLE_WARN

@@ -15,8 +15,7 @@ struct tensor *dense_linear(struct tensor *x,
                             struct tensor *weight,
                             struct tensor *bias); /* bias may be NULL */
 
-/* dense_blas_workspace() - what a cuBLAS call takes: at each call, or once for each thread where the version caches it */
-void dense_blas_workspace(struct ghost *g);
-void dense_lt_workspace(struct ghost *g);
+struct tensor *dense_mv(struct tensor *a, struct tensor *v);  /* a matrix and a vector */
+struct tensor *dense_dot(struct tensor *a, struct tensor *b); /* two vectors */
 
 #endif

@@ -4,7 +4,9 @@
  * The error is written where the facts are known; callers hand it on untouched. The library never
  * prints: what becomes of an error is the program's business.
  */
+#include <ctype.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,7 +60,22 @@ enum plm_status plm_fail_at(
 
 enum { NEAR_MAX_LENGTH = 48 };
 
-/* Damerau-Levenshtein distance (restricted: no letter is moved twice). */
+static bool same(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/* begins() - is @start the beginning of @word, and long enough to say something? */
+static bool begins(const char *start, const char *word)
+{
+    size_t length = 0;
+
+    while (start[length] && same(start[length], word[length]))
+        length++;
+    return start[length] == '\0' && length >= 3;
+}
+
+/* Damerau-Levenshtein distance (restricted: no letter is moved twice); capitals do not count. */
 static unsigned distance(const char *a, const char *b)
 {
     size_t an = strlen(a), bn = strlen(b);
@@ -73,13 +90,13 @@ static unsigned distance(const char *a, const char *b)
 
         now[0] = i;
         for (unsigned j = 1; j <= bn; j++) {
-            unsigned best = above[j - 1] + (a[i - 1] != b[j - 1]);
+            unsigned best = above[j - 1] + !same(a[i - 1], b[j - 1]);
 
             if (above[j] + 1 < best)
                 best = above[j] + 1;
             if (now[j - 1] + 1 < best)
                 best = now[j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+            if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]) &&
                 two_above[j - 2] + 1 < best)
                 best = two_above[j - 2] + 1;
             now[j] = best;
@@ -88,18 +105,28 @@ static unsigned distance(const char *a, const char *b)
     return row[an % 3][bn];
 }
 
+/* half_steps() - how far @name is, in halves of a letter: one that goes on where @word ends is nearer than any misspelt one */
+static unsigned half_steps(const char *word, const char *name, unsigned limit)
+{
+    unsigned d = distance(word, name);
+
+    if (d > 0 && begins(word, name)) /* "a100" is rather a100-40 than a10 */
+        return 1;
+    return d > limit && begins(name, word) ? 2 * limit : d > limit ? UINT32_MAX : 2 * d;
+}
+
 const char *error_nearest(const char *word, const char *const *names, size_t name_count)
 {
     size_t length = strlen(word);
     unsigned limit = length <= 3 ? 1 : length <= 8 ? 2 : 3;
-    unsigned best = limit + 1;
+    unsigned best = UINT32_MAX;
     const char *found = NULL;
 
     for (size_t i = 0; i < name_count; i++) {
-        unsigned d = distance(word, names[i]);
+        unsigned steps = half_steps(word, names[i], limit);
 
-        if (d < best) {
-            best = d;
+        if (steps < best) {
+            best = steps;
             found = names[i];
         }
     }

@@ -24,7 +24,8 @@ enum plm_status plm_fail_at(struct plm_error *reterr,
 /*
  * error_nearest() - the entry of @names that @word was probably meant to be
  *
- * Returns NULL when none is near. Distance counts inserted, dropped, changed and swapped letters.
+ * Returns NULL when none is near. Distance counts inserted, dropped, changed and swapped letters; capitals are as good as
+ * small ones, and one that begins with the other is near.
  */
 const char *error_nearest(const char *word, const char *const *names, size_t name_count);
 

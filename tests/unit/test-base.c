@@ -156,6 +156,14 @@ static void the_nearest_name_is_found_and_none_when_all_are_far(void **state)
     assert_string_equal(error_nearest("layernorm", names, COUNT), "layer_norm");
     assert_string_equal(error_nearest("gleu", names, COUNT), "gelu");
     assert_null(error_nearest("convolution", names, COUNT));
+    assert_string_equal(error_nearest("GELU", names, COUNT), "gelu");
+    assert_string_equal(error_nearest("layer", names, COUNT), "layer_norm");
+    assert_string_equal(error_nearest("linear_layer", names, COUNT), "linear");
+    static const char *const devices[] = { "a10", "a100-40", "l4", "t4" };
+
+    assert_string_equal(error_nearest("a100", devices, 4), "a100-40");
+    assert_string_equal(error_nearest("T4", devices, 4), "t4");
+    assert_string_equal(error_nearest("a10-24", devices, 4), "a10");
     assert_null(error_nearest("linear", names, 0));
 }
 

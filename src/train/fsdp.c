@@ -81,20 +81,20 @@ static struct fsdp_state *state_of_call(struct run *run, const struct wrapped_ca
 {
     struct fsdp *fsdp = run->wrapper_state;
 
-    return &fsdp->states[units_of_call(&fsdp->units, call)];
+    return &fsdp->states[wrapped_of_call(&fsdp->wrapped, call)];
 }
 
 static void make_states(struct fsdp *fsdp)
 {
-    units_find(&fsdp->units, fsdp->run);
-    fsdp->state_count = fsdp->units.count + 1;
+    wrapped_find(&fsdp->wrapped, fsdp->run);
+    fsdp->state_count = fsdp->wrapped.count + 1;
     fsdp->states = arena_array(fsdp->run->arena, struct fsdp_state, fsdp->state_count);
     for (size_t i = 0; i < fsdp->state_count; i++) {
-        bool root = i == fsdp->units.count;
+        bool root = i == fsdp->wrapped.count;
 
         fsdp->states[i] = (struct fsdp_state){
             .fsdp = fsdp,
-            .path = root ? 0 : fsdp->units.paths[i],
+            .path = root ? 0 : fsdp->wrapped.paths[i],
             .root = root,
         };
     }
@@ -148,7 +148,8 @@ static void assign(struct fsdp *fsdp)
             leaves[count++] = &run->leaves[i];
     qsort(leaves, count, sizeof *leaves, by_rank);
     for (size_t i = 0; i < count; i++) {
-        struct fsdp_state *state = &fsdp->states[units_of_module(&fsdp->units, leaves[i]->module)];
+        struct fsdp_state *state =
+            &fsdp->states[wrapped_of_module(&fsdp->wrapped, leaves[i]->module)];
         struct fsdp_param p = { .param = leaves[i]->param, .module = leaves[i]->module };
 
         arena_push(run->arena, state->params, state->param_count, state->param_capacity, p);
@@ -204,28 +205,13 @@ static void fully_shard(struct fsdp_state *state)
     pool_free(&g->pool, sharded, size);
 }
 
-/*
- * hold_last_named() - `for n, p in model.named_parameters(): …`, by which the script froze some of them
- *
- * The loop's name stays bound to the last one, which so outlives its sharding.
- */
-static void hold_last_named(struct fsdp *fsdp)
-{
-    struct run *run = fsdp->run;
-
-    for (size_t i = run->param_count; i-- > 0 && !fsdp->last_named;)
-        if (!run->params[i].buffer)
-            fsdp->last_named = tensor_ref(run->params[i].tensor);
-}
-
 static void wrap(struct run *run)
 {
     struct fsdp *fsdp = run->wrapper_state;
     struct ghost *g = &run->ghost;
 
     assign(fsdp);
-    if (run->strategy->frozen)
-        hold_last_named(fsdp);
+    fsdp->last_named = wrapped_last_named(run);
     g->category = CATEGORY_PARAMETER;
     g->op = OP_COUNT;
     for (size_t i = 0; i < fsdp->state_count; i++)

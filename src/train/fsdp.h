@@ -8,7 +8,7 @@
 #ifndef PLM_TRAIN_FSDP_H
 #define PLM_TRAIN_FSDP_H
 
-#include "train/units.h"
+#include "train/wrapped.h"
 
 /* Streams beside the default one, as FSDPCommContext makes them; memory is allocated on these only. */
 enum fsdp_stream {
@@ -61,7 +61,7 @@ struct fsdp {
     enum dtype param_dtype, reduce_dtype; /* DTYPE_COUNT: none was given */
     bool offload;
     bool reduces; /* set_requires_gradient_sync() */
-    struct units units;
+    struct wrapped wrapped;
     struct fsdp_state *states; /* [state_count], by unit: the root comes last */
     size_t state_count;
     struct tensor *held;         /* all_gather_state: the last buffer of the forward */

@@ -30,14 +30,14 @@ static enum dtype reduced_dtype(enum plm_reduced reduced)
 
 static struct fsdp1_handle *root_of(struct fsdp1 *fsdp)
 {
-    return &fsdp->handles[fsdp->units.count];
+    return &fsdp->handles[fsdp->wrapped.count];
 }
 
 static struct fsdp1_handle *handle_of_call(struct run *run, const struct wrapped_call *call)
 {
     struct fsdp1 *fsdp = run->wrapper_state;
 
-    return &fsdp->handles[units_of_call(&fsdp->units, call)];
+    return &fsdp->handles[wrapped_of_call(&fsdp->wrapped, call)];
 }
 
 static enum plm_status create(struct run *run, struct plm_error *reterr)
@@ -71,14 +71,14 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
         .prefetches_forward = parallel->fsdp_forward_prefetch,
         .syncs = true,
     };
-    units_find(&fsdp->units, run);
-    fsdp->handles = arena_array(run->arena, struct fsdp1_handle, fsdp->units.count + 1);
-    for (size_t i = 0; i <= fsdp->units.count; i++) {
-        bool root = i == fsdp->units.count;
+    wrapped_find(&fsdp->wrapped, run);
+    fsdp->handles = arena_array(run->arena, struct fsdp1_handle, fsdp->wrapped.count + 1);
+    for (size_t i = 0; i <= fsdp->wrapped.count; i++) {
+        bool root = i == fsdp->wrapped.count;
 
         fsdp->handles[i] = (struct fsdp1_handle){
             .fsdp = fsdp,
-            .path = root ? 0 : fsdp->units.paths[i],
+            .path = root ? 0 : fsdp->wrapped.paths[i],
             .root = root,
         };
     }
@@ -98,7 +98,7 @@ static void assign(struct fsdp1 *fsdp)
 
         if (p->buffer || !p->tensor)
             continue;
-        h = &fsdp->handles[units_of_module(&fsdp->units, run->leaves[i].module)];
+        h = &fsdp->handles[wrapped_of_module(&fsdp->wrapped, run->leaves[i].module)];
         if (h->param_count > 0 && (p->frozen != h->frozen || p->dtype != h->dtype))
             ghost_fail(&run->ghost, PLM_E_USAGE,
                        "FullyShardedDataParallel flattens '%s' with parameters that are %s",
@@ -119,14 +119,15 @@ static void wrap(struct run *run)
     struct ghost *g = &run->ghost;
 
     assign(fsdp);
+    fsdp->last_named = wrapped_last_named(run);
     g->category = CATEGORY_PARAMETER;
     g->op = OP_COUNT;
-    for (size_t i = 0; i <= fsdp->units.count && !g->halt; i++)
+    for (size_t i = 0; i <= fsdp->wrapped.count && !g->halt; i++)
         fsdp1_flatten(&fsdp->handles[i]);
     run->trained_count = 0;
     if (root_of(fsdp)->param_count > 0 && !root_of(fsdp)->frozen)
         run->trained[run->trained_count++] = &root_of(fsdp)->leaf;
-    for (size_t i = 0; i < fsdp->units.count; i++)
+    for (size_t i = 0; i < fsdp->wrapped.count; i++)
         if (fsdp->handles[i].param_count > 0 && !fsdp->handles[i].frozen)
             run->trained[run->trained_count++] = &fsdp->handles[i].leaf;
     g->accumulated = accumulated;
@@ -205,7 +206,7 @@ static void lazy_init(struct fsdp1 *fsdp)
 
     fsdp->initialized = true;
     fsdp1_init_attributes(root_of(fsdp));
-    for (size_t i = 0; i < fsdp->units.count; i++)
+    for (size_t i = 0; i < fsdp->wrapped.count; i++)
         fsdp1_init_attributes(&fsdp->handles[i]);
     g->category = category;
     g->path = path;
@@ -215,7 +216,7 @@ static void begin_forward(struct fsdp1 *fsdp)
 {
     if (!fsdp->initialized)
         lazy_init(fsdp);
-    for (size_t i = 0; fsdp->prefetches_forward && i <= fsdp->units.count; i++) {
+    for (size_t i = 0; fsdp->prefetches_forward && i <= fsdp->wrapped.count; i++) {
         fsdp->handles[i].needs_pre_forward = true;
         fsdp->handles[i].prefetched = false;
     }
@@ -358,7 +359,7 @@ static void after_whole_backward(void *context)
     fsdp->order_is_known = true;
     fsdp->after_count = 0;
     finish(root_of(fsdp));
-    for (size_t i = 0; i < fsdp->units.count; i++)
+    for (size_t i = 0; i < fsdp->wrapped.count; i++)
         finish(&fsdp->handles[i]);
     fsdp->callback_queued = false;
 }
@@ -396,7 +397,7 @@ static void accumulated(void *context, struct tensor *leaf)
     struct fsdp1 *fsdp = context;
     struct fsdp1_handle *h = NULL;
 
-    for (size_t i = 0; i <= fsdp->units.count && !h; i++)
+    for (size_t i = 0; i <= fsdp->wrapped.count && !h; i++)
         if (fsdp->handles[i].unsharded == leaf)
             h = &fsdp->handles[i];
     if (!h)

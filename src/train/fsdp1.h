@@ -7,7 +7,7 @@
 #ifndef PLM_TRAIN_FSDP1_H
 #define PLM_TRAIN_FSDP1_H
 
-#include "train/units.h"
+#include "train/wrapped.h"
 
 /* Streams beside the default one (_init_streams). */
 enum fsdp1_stream {
@@ -51,7 +51,7 @@ struct fsdp1 {
     enum dtype param_dtype, reduce_dtype; /* DTYPE_COUNT: none was given */
     bool offload, frees_after_forward, prefetches_forward;
     bool syncs, initialized, callback_queued;
-    struct units units;
+    struct wrapped wrapped;
     struct fsdp1_handle *handles;        /* [units.count + 1], by unit: the root comes last */
     struct fsdp1_handle **after_forward; /* [after_count] handles_post_forward_order */
     size_t after_count, after_capacity;
@@ -59,6 +59,7 @@ struct fsdp1 {
         *before_forward; /* [before_count] handles_pre_forward_order, of the first step */
     size_t before_count, before_capacity;
     bool order_is_known;
+    struct tensor *last_named;
     struct tensor *zero;       /* _zero_scalar of clip_grad_norm_() */
     struct schedule *schedule; /* while the optimizer runs on the host */
 };

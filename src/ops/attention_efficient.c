@@ -3,6 +3,8 @@
  *
  * Mirrors aten/src/ATen/native/transformers/cuda/attention.cu, attention_backward.cu and ATen/native/cudnn/MHA.cpp (2.15).
  */
+#include <string.h>
+
 #include "base/num.h"
 #include "ghost/kernels.h"
 #include "ops/attention.h"
@@ -105,6 +107,23 @@ static struct tensor *efficient_delta(struct ghost *g, const struct tensor *quer
     return tensor_new_sizes(g, DTYPE_FLOAT32, batch, heads, rows);
 }
 
+/* mask_gradient() - rows of a multiple of 16, of which the mask's part is seen */
+static struct tensor *mask_gradient(struct ghost *g, enum dtype dtype, const struct tensor *mask)
+{
+    int64_t sizes[TENSOR_DIMS];
+    unsigned last = mask->dims - 1;
+
+    memcpy(sizes, mask->sizes, sizeof sizes);
+    sizes[last] = round_up(sizes[last], 16);
+    TENSOR_AUTO *whole = tensor_new(g, dtype, mask->dims, sizes);
+    struct tensor *part =
+        whole ? tensor_view(whole, mask->dims, mask->sizes, whole->strides) : NULL;
+
+    if (part)
+        part->view = false; /* to autograd, which is not told what happens in a kernel */
+    return part;
+}
+
 static void efficient_apply(struct ghost *g,
                             struct node *n,
                             struct tensor *const *grads,
@@ -125,8 +144,7 @@ static void efficient_apply(struct ghost *g,
     TENSOR_AUTO *grad_query = heads_like(g, query);
     TENSOR_AUTO *grad_key = heads_like(g, key);
     TENSOR_AUTO *grad_value = heads_like(g, value);
-    TENSOR_AUTO *grad_mask =
-        node_needs(n, 3) ? tensor_new(g, query->dtype, mask->dims, mask->sizes) : NULL;
+    TENSOR_AUTO *grad_mask = node_needs(n, 3) ? mask_gradient(g, query->dtype, mask) : NULL;
     bool shared = query->sizes[1] != key->sizes[1];
 
     g->category = CATEGORY_TEMPORARY;

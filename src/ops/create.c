@@ -1,4 +1,4 @@
-/* ops/create.c - tensors made from nothing: arange and full */
+/* ops/create.c - tensors made from nothing: arange, full and new_zeros */
 #include <inttypes.h>
 
 #include "base/num.h"
@@ -29,4 +29,13 @@ void op_full(struct ghost *g, const struct op_args *args, struct tensor **ret)
 
     if (shape_attr(g, args, KEY_SHAPE, &dims, sizes))
         ret[0] = tensor_new(g, op_dtype(g, args), dims, sizes);
+}
+
+void op_new_zeros(struct ghost *g, const struct op_args *args, struct tensor **ret)
+{
+    int64_t sizes[TENSOR_DIMS];
+    unsigned dims;
+
+    if (args->in[0] && shape_attr(g, args, KEY_SHAPE, &dims, sizes))
+        ret[0] = tensor_new(g, args->in[0]->dtype, dims, sizes);
 }

@@ -116,6 +116,7 @@ OPS = {
     'arange': lambda i, a: torch.arange(a.get('start', 0), a['end'], a.get('step', 1),
                                         dtype=a.get('dtype', torch.int64), device='cuda'),
     'full': lambda i, a: torch.full(a['shape'], a.get('value', 0), dtype=a.get('dtype', torch.float32), device='cuda'),
+    'new_zeros': lambda i, a: i[0].new_zeros(a['shape']),
     'matmul': lambda i, a: torch.matmul(*i),
     'bmm': lambda i, a: torch.bmm(*i),
     'addmm': lambda i, a: torch.addmm(*i),

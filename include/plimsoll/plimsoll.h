@@ -113,7 +113,7 @@ struct plm_parallel {
     int64_t zero_optimizer; /* ZeroRedundancyOptimizer over that many ranks, under DDP */
     int64_t gpus;           /* in all; 0: the product of the others */
     int64_t tp, pp, cp, ep;
-    double bucket_cap_mb; /* 0: the framework's */
+    double bucket_cap_mb;                                 /* 0: the framework's */
     bool gradient_as_bucket_view, find_unused_parameters; /* of DistributedDataParallel */
     enum plm_reshard reshard;
     int64_t reshard_to;
@@ -204,6 +204,18 @@ struct plm_ledger_line {
     double per_parameter;
 };
 
+/* struct plm_rank - the ranks of a parallel run that have the same to do, and what one of them takes */
+struct plm_rank {
+    const char *name; /* "stage 0", "stage 1, last shard" */
+    const char *
+        about; /* "blocks 0-3 and what comes before; at most 4 in flight"; "" when there is nothing to say */
+    int64_t rank; /* the one that was simulated */
+    struct plm_memory peak;
+    const char *phase; /* of its allocated peak */
+    int step;
+    bool out_of_memory, worst;
+};
+
 struct plm_result {
     const char *model, *framework, *allocator;
     uint64_t parameters, trainable_parameters;
@@ -236,6 +248,10 @@ struct plm_result {
     size_t live_by_category_count, live_by_block_count, live_by_operator_count;
     const struct plm_ledger_line *ledger;
     size_t ledger_count;
+    const struct plm_rank
+        *ranks; /* by class; 0 when all ranks are alike: the rest of the result is the worst's */
+    size_t rank_count;
+    const char *rank_reason;       /* what the worst has more of; or NULL */
     const char *checkpoint_chosen; /* by PLM_CHECKPOINT_AUTO: "none" or "blocks=0-3,7"; else NULL */
     const char *advice;            /* one line: where the peak is and what would lower it */
     const char *const *warnings;   /* for stderr */

@@ -11,10 +11,18 @@
 const char *phase_name(const char *mark)
 {
     static const char *const names[][2] = {
-        { "model_load", "load" }, { "optimizer_init", "optimizer init" },
-        { "fwd", "forward" },     { "bwd", "backward" },
-        { "opt", "optimizer" },   { "end", "zero grad" },
-        { "ddp_wrap", "wrap" },   { "dp_wrap", "wrap" },
+        { "model_load", "load" },
+        { "optimizer_init", "optimizer init" },
+        { "fwd", "forward" },
+        { "bwd", "backward" },
+        { "opt", "optimizer" },
+        { "end", "zero grad" },
+        { "ddp_wrap", "wrap" },
+        { "dp_wrap", "wrap" },
+        { "fsdp_wrap", "wrap" },
+        { "tp_wrap", "wrap" },
+        { "bwd_input", "input backward" },
+        { "bwd_weight", "weight backward" },
     };
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -182,6 +190,9 @@ void estimate_result(struct simulation *sim,
         .nccl_high = sim->nccl.high,
         .retries = stats->retries,
         .fallbacks = sim->replay.tries_failed,
+        .ranks = sim->ranks,
+        .rank_count = sim->rank_count,
+        .rank_reason = sim->rank_reason,
         .device = sim->strategy.device,
         .workspace_unknown = g->unknown_workspace,
         .workspace_high = simulation_unknown_workspace(sim),

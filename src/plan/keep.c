@@ -84,6 +84,20 @@ static void keep_shares(const struct plm_result *from, struct arena *arena, stru
     to->live_by_block_count = to->live_by_operator_count = 0;
 }
 
+static void keep_ranks(const struct plm_result *from, struct arena *arena, struct plm_result *to)
+{
+    struct plm_rank *ranks = arena_array(arena, struct plm_rank, from->rank_count);
+
+    for (size_t i = 0; i < from->rank_count; i++) {
+        ranks[i] = from->ranks[i];
+        ranks[i].name = copy(arena, ranks[i].name);
+        ranks[i].about = copy(arena, ranks[i].about);
+        ranks[i].phase = copy(arena, ranks[i].phase);
+    }
+    to->ranks = ranks;
+    to->rank_reason = copy(arena, from->rank_reason);
+}
+
 const struct plm_result *compare_keep(const struct plm_result *result, struct arena *arena)
 {
     struct plm_result *kept = arena_new(arena, struct plm_result);
@@ -104,6 +118,7 @@ const struct plm_result *compare_keep(const struct plm_result *result, struct ar
         *device = *result->device;
         kept->device = device;
     }
+    keep_ranks(result, arena, kept);
     kept->steps = NULL;
     kept->step_count = 0;
     kept->warnings = copy_texts(arena, result->warnings, result->warning_count);

@@ -141,7 +141,7 @@ static enum plm_status build_graph(const struct subject *subject,
                                              .autocast = s->precision == PLM_PRECISION_AMP_BF16 ||
                                                          s->precision == PLM_PRECISION_AMP_FP16,
                                              .tp = s->parallel.tp,
-                           .reads_zero = s->assume_ghostgpu,
+                                             .reads_zero = s->assume_ghostgpu,
                                          },
                                          &sim->arena, &sim->graph, reterr);
 
@@ -272,11 +272,11 @@ static enum plm_status run_all(const struct subject *subject,
     return status == PLM_OK ? check_addresses(sim, reterr) : status;
 }
 
-enum plm_status simulate(const struct subject *subject,
-                         const struct plm_strategy *strategy,
-                         plm_bytes capacity_cut,
-                         struct simulation *ret,
-                         struct plm_error *reterr)
+enum plm_status simulate_rank(const struct subject *subject,
+                              const struct plm_strategy *strategy,
+                              plm_bytes capacity_cut,
+                              struct simulation *ret,
+                              struct plm_error *reterr)
 {
     *ret = (struct simulation){ .strategy = *strategy };
     enum plm_status status = run_all(subject, ret, capacity_cut, reterr);

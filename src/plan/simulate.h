@@ -37,9 +37,12 @@ struct simulation {
     struct run *run;
     struct memory *memory;
     struct replay replay;
-    unsigned steps;         /* that were run, whole or in part */
-    unsigned micro_batches; /* of the step that runs now */
-    uint64_t micro_state;   /* the allocator's fingerprint after the last of them */
+    unsigned steps;               /* that were run, whole or in part */
+    unsigned micro_batches;       /* of the step that runs now */
+    uint64_t micro_state;         /* the allocator's fingerprint after the last of them */
+    const struct plm_rank *ranks; /* [rank_count] one of each class; none when all are alike */
+    size_t rank_count;
+    const char *rank_reason; /* why this one is the worst; or NULL */
 };
 
 enum {
@@ -50,7 +53,7 @@ enum {
 #define SIMULATE_BYTES_MOST (UINT64_C(1) << 50)
 
 /*
- * simulate() - run @strategy; running out of memory is in replay.out_of_memory, and not an error
+ * simulate() - run @strategy, of its ranks the worst (ranks.h); running out of memory is in replay.out_of_memory, and not an error
  *
  * @capacity_cut is taken off what the allocator may hold (a margin). On success the simulation must be finished.
  */
@@ -59,6 +62,13 @@ PLM_MUST_CHECK enum plm_status simulate(const struct subject *subject,
                                         plm_bytes capacity_cut,
                                         struct simulation *ret,
                                         struct plm_error *reterr);
+
+/* simulate_rank() - of the ranks of a parallel run only strategy->parallel.rank */
+PLM_MUST_CHECK enum plm_status simulate_rank(const struct subject *subject,
+                                             const struct plm_strategy *strategy,
+                                             plm_bytes capacity_cut,
+                                             struct simulation *ret,
+                                             struct plm_error *reterr);
 void simulation_finish(struct simulation *sim);
 
 /* simulation_graph() - only the first stage, for dumps */

@@ -1,7 +1,7 @@
 /*
  * report/report_csv.c - the answer as rows (RFC 4180, with plain line feeds)
  *
- * An estimate is one row, a plan one row for each candidate, so that runs can be appended to each other and read
+ * An estimate is one row, or one for each class of ranks that differ; a plan one row for each candidate, so that runs can be appended to each other and read
  * into a table. The header line is always there; bytes are integers.
  */
 #include <inttypes.h>
@@ -109,6 +109,40 @@ static void memory(struct buf *out, const struct plm_memory *m)
 
 static const char memory_header[] = ",requested_bytes,allocated_bytes,reserved_bytes,device_bytes";
 
+/* estimate_row() - of one class of ranks, or of all when they are alike */
+static void estimate_row(const struct report *report,
+                         const struct plm_rank *rank,
+                         const struct recipe_item *items,
+                         size_t count,
+                         struct buf *out)
+{
+    const struct plm_result *r = report->result;
+    bool oom = rank ? rank->out_of_memory : r->out_of_memory, worst = !rank || rank->worst;
+    int step = rank ? rank->step : r->at.step;
+
+    recipe_row(out, report, items, count, true);
+    memory(out, rank ? &rank->peak : &r->peak);
+    buf_char(out, ',');
+    if (r->has_minimum_capacity && worst)
+        number(out, r->minimum_capacity);
+    buf_printf(out, ",%s,%s,", r->fits < 0 ? "" : (oom ? "false" : "true"), oom ? "true" : "false");
+    csv_field(out, rank ? rank->phase : r->at.phase);
+    buf_char(out, ',');
+    if (step >= 0)
+        number(out, (uint64_t)step);
+    buf_char(out, ',');
+    csv_field(out, worst ? r->at.op : "");
+    buf_char(out, ',');
+    csv_field(out, worst ? r->at.block : "");
+    buf_printf(out, ",%s", r->workspace_unknown ? "true" : "false");
+    if (rank) {
+        buf_char(out, ',');
+        csv_field(out, rank->name);
+        buf_printf(out, ",%" PRId64 ",%s", rank->rank, worst ? "true" : "false");
+    }
+    buf_char(out, '\n');
+}
+
 static void csv_estimate(const struct report *report, struct buf *out)
 {
     const struct plm_result *r = report->result;
@@ -117,23 +151,12 @@ static void csv_estimate(const struct report *report, struct buf *out)
 
     recipe_header(out, items, count, true);
     buf_printf(out, "%s,minimum_capacity_bytes,fits,out_of_memory", memory_header);
-    buf_text(out, ",phase,step,operator,block,workspace_unknown\n");
-    recipe_row(out, report, items, count, true);
-    memory(out, &r->peak);
-    buf_char(out, ',');
-    if (r->has_minimum_capacity)
-        number(out, r->minimum_capacity);
-    buf_printf(out, ",%s,%s,", r->fits < 0 ? "" : (r->fits ? "true" : "false"),
-               r->out_of_memory ? "true" : "false");
-    csv_field(out, r->at.phase);
-    buf_char(out, ',');
-    if (r->at.step >= 0)
-        number(out, (uint64_t)r->at.step);
-    buf_char(out, ',');
-    csv_field(out, r->at.op);
-    buf_char(out, ',');
-    csv_field(out, r->at.block);
-    buf_printf(out, ",%s\n", r->workspace_unknown ? "true" : "false");
+    buf_text(out, ",phase,step,operator,block,workspace_unknown");
+    buf_text(out, r->rank_count ? ",rank_class,rank,worst\n" : "\n");
+    for (size_t i = 0; i < r->rank_count; i++)
+        estimate_row(report, &r->ranks[i], items, count, out);
+    if (r->rank_count == 0)
+        estimate_row(report, NULL, items, count, out);
 }
 
 static void csv_plan(const struct report *report, struct buf *out)

@@ -212,6 +212,31 @@ static void write_doubts(struct json *json, const struct plm_result *r)
     json_texts(json, "warnings", r->warnings, r->warning_count);
 }
 
+static void write_ranks(struct json *json, const struct plm_result *r)
+{
+    json_key(json, "ranks");
+    json_open(json, '[');
+    for (size_t i = 0; i < r->rank_count; i++) {
+        const struct plm_rank *rank = &r->ranks[i];
+
+        json_open(json, '{');
+        json_field_string(json, "class", rank->name);
+        json_field_int(json, "rank", rank->rank);
+        json_field_string(json, "about", rank->about);
+        json_field_bool(json, "worst", rank->worst);
+        json_field_bool(json, "out_of_memory", rank->out_of_memory);
+        json_memory(json, &rank->peak);
+        json_field_string(json, "phase", rank->phase);
+        write_step(json, "step", rank->step);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+    if (r->rank_reason)
+        json_field_string(json, "rank_reason", r->rank_reason);
+    else
+        json_field_null(json, "rank_reason");
+}
+
 /* write_result() - the members that estimate and plan share */
 static void write_result(struct json *json, const struct report *report)
 {
@@ -228,6 +253,7 @@ static void write_result(struct json *json, const struct report *report)
     else
         json_bool(json, r->fits != 0);
     json_peak(json, r);
+    write_ranks(json, r);
     write_steps(json, r);
     write_phases(json, r);
     write_live(json, r);

@@ -363,6 +363,7 @@ static void text_estimate(const struct report *report, struct buf *out)
     capacity_bar(&layout, r);
     text_peak(&layout, r);
     text_figures(&layout, r);
+    text_ranks(&layout, r);
     phases(&layout, r);
     shares(&layout, "Alive at the peak, by kind", r->live_by_category, r->live_by_category_count,
            KINDS, r->peak.requested);

@@ -19,4 +19,7 @@ void text_list(const struct list *list, struct buf *out);
 void text_compare(const struct compare_report *report, struct buf *out);
 void text_difference(const struct difference_report *report, struct buf *out);
 
+/* text_ranks() - the ranks by class, when they differ */
+void text_ranks(struct layout *layout, const struct plm_result *r);
+
 #endif

@@ -114,12 +114,31 @@ void pipeline_load(struct run *run)
     }
 }
 
+/*
+ * connect() - what the first step does before its first micro-batch: a vote on the stages' metadata, and a message to each neighbour
+ *
+ * (schedules.py, _initialize_pipeline_distributed_state; _p2p.py, _preconnect_shared_p2p_edges)
+ */
+static void connect(struct run *run)
+{
+    struct ghost *g = &run->ghost;
+
+    g->category = CATEGORY_COMMUNICATION;
+    TENSOR_AUTO *vote = tensor_new_sizes(g, DTYPE_INT32, 1);
+    TENSOR_AUTO *synchronization = tensor_new_sizes(g, DTYPE_INT32, 1);
+    TENSOR_AUTO *payload = tensor_new_sizes(g, DTYPE_INT32, 1);
+
+    g->category = CATEGORY_ACTIVATION;
+}
+
 void pipeline_step(struct run *run)
 {
     struct ghost *g = &run->ghost;
     enum dtype dtype = loop_autocast_dtype(run);
 
     batch_make(run);
+    if (run->step == 0)
+        connect(run);
     if (dtype != DTYPE_COUNT)
         autocast_enter(g, dtype);
     pipeline_micro_steps(run->pipeline);

@@ -336,7 +336,9 @@ void stage_backward_input(struct pipeline *p, struct stage *s, int32_t micro)
                 .roots = roots.edges, .grads = roots.grads, .root_count = roots.count },
             inputs, (uint32_t)s->in->count, s->weights, s->weight_count, c->input_gradients);
     for (uint32_t i = 0; i < s->call.out_count; i++)
-        if (c->outputs[i].kind == VALUE_TENSOR)
+        if (is_last(p, s)) /* of it only the loss is kept for the second half */
+            value_set(g, &c->outputs[i], (struct value){ 0 });
+        else if (c->outputs[i].kind == VALUE_TENSOR)
             detach_inplace(c->outputs[i].as.tensor);
     detach_inplace(c->loss);
     drop_edges(s, c);

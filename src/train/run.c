@@ -148,3 +148,8 @@ const char *const *train_warnings(const struct run *run, size_t *ret_count)
     *ret_count = run->warning_count;
     return run->warnings;
 }
+
+const char *train_about(const struct run *run)
+{
+    return pipeline_about(run);
+}

@@ -61,6 +61,9 @@ PLM_MUST_CHECK enum plm_status train_step(struct run *run, struct plm_error *ret
 const struct param *train_params(const struct run *run, size_t *ret_count);
 const struct ghost *train_ghost(const struct run *run); /* for its records */
 
+/* train_about() - what this rank has of the model, for people; NULL when it has all */
+const char *train_about(const struct run *run);
+
 /* train_warnings() - "nothing to checkpoint", as data */
 const char *const *train_warnings(const struct run *run, size_t *ret_count);
 

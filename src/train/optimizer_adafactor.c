@@ -61,14 +61,12 @@ static void norm(struct tensor *x)
     tensor_drop(kernel_reduce(x, (1u << x->dims) - 1, false, x->dtype));
 }
 
-/* product() - row_var @ col_var: cuBLAS for matrices; a batch with an inner dimension of 1 is multiplied elementwise */
-static struct tensor *product(struct run *run, const struct leaf *leaf, const struct tensor *grad)
+/* product() - row_var @ col_var */
+static struct tensor *product(struct run *run, const struct leaf *leaf)
 {
     struct tensor *in[] = { leaf->state[ROW_VAR], leaf->state[COL_VAR] };
 
-    if (grad->dims == 2)
-        return op_apply(&run->ghost, OP_MATMUL, in, 2, NULL, 0);
-    return tensor_new(&run->ghost, grad->dtype, grad->dims, grad->sizes);
+    return op_apply(&run->ghost, OP_MATMUL, in, 2, NULL, 0);
 }
 
 static void factored(struct run *run,
@@ -80,7 +78,7 @@ static void factored(struct run *run,
 
     assign(&l->row_mean, kernel_reduce(grad, 1u << last, true, grad->dtype));
     assign(&l->col_mean, kernel_reduce(grad, 1u << next, true, grad->dtype));
-    struct tensor *var_estimate = product(run, leaf, grad);
+    struct tensor *var_estimate = product(run, leaf);
 
     tensor_drop(kernel_reduce(leaf->state[ROW_VAR], 1u << next, true, grad->dtype));
     assign(&l->update, var_estimate);

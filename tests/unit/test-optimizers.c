@@ -200,6 +200,20 @@ static void adafactor_loops_and_its_names_overlap(void **state)
     finish(&f);
 }
 
+static void adafactor_multiplied_batches_by_cublas_until_2_11(void **state)
+{
+    struct fixture f;
+
+    start(&f, PLM_OPTIMIZER_ADAFACTOR, "pytorch-2.11");
+    add(&f, DTYPE_FLOAT32, 3, (int64_t[]){ 70, 30, 3 });
+    expect_events(&f,
+                  "+8400 +840 +4 -4 +8400 +840 +25200 +8519680 +280 -280 +4 -4 -8400 -840 -25200",
+                  optimizer_step(&f.run));
+    expect_events(&f, "+4 -4 +8400 +840 +25200 +280 -280 +4 -4 -8400 -840 -25200",
+                  optimizer_step(&f.run));
+    finish(&f);
+}
+
 static void adafactor_reduces_large_parameters_in_steps(void **state)
 {
     struct fixture f;
@@ -340,6 +354,7 @@ int main(void)
         cmocka_unit_test(rmsprop_copies_its_averages),
         cmocka_unit_test(adagrad_begins_in_its_constructor),
         cmocka_unit_test(adafactor_loops_and_its_names_overlap),
+        cmocka_unit_test(adafactor_multiplied_batches_by_cublas_until_2_11),
         cmocka_unit_test(adafactor_reduces_large_parameters_in_steps),
         cmocka_unit_test(lion_updates_one_parameter_after_another),
         cmocka_unit_test(eight_bit_states_come_in_blocks_of_256),

@@ -362,9 +362,9 @@ struct plm_search {
     plm_bytes margin_bytes;       /* absolute; the larger of the two counts */
     bool has_margin;              /* otherwise the default, see the manual */
     plm_bytes reserve;            /* kept free for others, on top of the margin */
-    int64_t global_batch; /* 0: none; otherwise micro-batch × accumulation makes exactly this */
-    int64_t multiple_of;  /* 0: 1 */
-    int64_t max_batch;    /* 0: no limit but what the numbers allow */
+    int64_t global_batch; /* 0: none; otherwise micro-batch × micro-batches × data-parallel ranks */
+    int64_t multiple_of; /* 0: 1 */
+    int64_t max_batch;   /* 0: no limit but what the numbers allow */
     void (*progress)(void *context,
                      const char *what,
                      unsigned done,
@@ -380,8 +380,9 @@ struct plm_candidate {
 };
 
 struct plm_plan_result {
-    int64_t batch; /* 0: not even the smallest fits */
-    int64_t accumulate;
+    int64_t batch;      /* 0: not even the smallest fits */
+    int64_t accumulate; /* micro-batches of a step: accumulated, or sent through the pipeline */
+    int64_t data_parallel, gpus; /* ranks that share the global batch; all of them */
     plm_bytes margin, reserve, capacity, context;
     const char *margin_reason;
     const struct plm_candidate *candidates; /* around the answer, by batch */

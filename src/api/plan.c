@@ -25,8 +25,8 @@ enum plm_status plm_plan(struct plm_model *model,
     if (status == PLM_OK) {
         /* the estimate at the answer, or at the smallest batch when that does not fit */
         strategy.batch = plan->result.batch ? plan->result.batch : plan->result.candidates[0].batch;
-        strategy.accumulate =
-            plan->result.batch ? plan->result.accumulate : plan->result.candidates[0].accumulate;
+        search_micros(&strategy, plan->result.batch ? plan->result.accumulate
+                                                    : plan->result.candidates[0].accumulate);
         status = api_estimate(model, &strategy, plan->result.margin + plan->result.reserve,
                               &plan->estimate, reterr);
     }

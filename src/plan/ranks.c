@@ -6,7 +6,7 @@
 #include "base/units.h"
 #include "plan/estimate.h"
 #include "plan/ranks.h"
-#include "train/place.h"
+#include "train/mesh.h"
 
 /* ------------------------------------------------------------------ classes */
 
@@ -16,7 +16,7 @@ struct kind {
     int64_t at; /* a coordinate that stands for them */
 };
 
-/* A direction: which coordinate of struct place, and its kinds; none where all ranks are alike. */
+/* A direction: which coordinate of struct mesh_place, and its kinds; none where all ranks are alike. */
 struct direction {
     size_t offset;
     size_t (*kinds)(const struct plm_parallel *p, struct arena *arena, struct kind **ret);
@@ -44,7 +44,7 @@ static size_t shards(const struct plm_parallel *p, struct arena *arena, struct k
                     : p->fsdp1 > 1          ? p->fsdp1
                     : p->hsdp_shard > 1     ? p->hsdp_shard
                     : p->zero_optimizer > 1 ? p->zero_optimizer
-                    : p->zero > 0           ? place_sizes(p).data
+                    : p->zero > 0           ? mesh_sizes(p).data
                                             : 1;
 
     *ret = arena_array(arena, struct kind, 2);
@@ -54,8 +54,8 @@ static size_t shards(const struct plm_parallel *p, struct arena *arena, struct k
 }
 
 static const struct direction directions[] = {
-    { offsetof(struct place, pipeline), stages },
-    { offsetof(struct place, data), shards },
+    { offsetof(struct mesh_place, pipeline), stages },
+    { offsetof(struct mesh_place, data), shards },
 };
 
 enum { DIRECTIONS = sizeof directions / sizeof directions[0] };
@@ -77,7 +77,7 @@ const struct rank_class *ranks_classes(const struct plm_strategy *strategy,
     struct rank_class *classes = arena_array(arena, struct rank_class, count);
 
     for (size_t i = 0; i < count; i++) {
-        struct place place = { 0 };
+        struct mesh_place place = { 0 };
         struct buf name = { .arena = arena };
         size_t rest = i;
 
@@ -98,7 +98,7 @@ const struct rank_class *ranks_classes(const struct plm_strategy *strategy,
                 if (kinds[d][k].at == at)
                     buf_printf(&name, "%s%s", name.length ? ", " : "", kinds[d][k].name);
         }
-        classes[i] = (struct rank_class){ buf_string(&name), place_rank(p, place) };
+        classes[i] = (struct rank_class){ buf_string(&name), mesh_rank(p, place) };
     }
     if (p->has_rank)
         classes[0] = (struct rank_class){ "", p->rank };
@@ -234,10 +234,15 @@ enum plm_status simulate(const struct subject *subject,
                          struct plm_error *reterr)
 {
     struct arena scratch = { 0 };
+    struct plm_strategy whole = *strategy;
     size_t count, worst = 0;
+    enum plm_status status = mesh_complete(&whole.parallel, reterr);
+
+    if (status != PLM_OK)
+        return status;
+    strategy = &whole;
     const struct rank_class *classes = ranks_classes(strategy, &scratch, &count);
     struct outcome *outcomes = arena_array(&scratch, struct outcome, count);
-    enum plm_status status = PLM_OK;
 
     for (size_t i = 0; status == PLM_OK && i < count; i++) {
         status = simulate_one(subject, strategy, classes[i].rank, capacity_cut, ret, reterr);

@@ -13,6 +13,8 @@
 #include "base/num.h"
 #include "base/units.h"
 #include "plan/search.h"
+#include "train/pipeline_order.h"
+#include "train/mesh.h"
 
 /*
  * The default margin, 5 % of the device and at least 1 GiB: contexts of 519 to 1690 MiB were published for GPUs whose profile says
@@ -43,7 +45,8 @@ struct search {
     struct arena *arena;
     struct plm_strategy strategy;
     plm_bytes cut;
-    const int64_t *divisors; /* [divisor_count], with a global batch */
+    int64_t share;           /* of one rank, of the global batch */
+    const int64_t *divisors; /* [divisor_count] of it */
     int64_t divisor_count;
     struct tried *tried;
     size_t tried_count, tried_capacity;
@@ -97,6 +100,12 @@ static int64_t last_number(const struct search *s)
     return most > multiple(s) ? most / multiple(s) : 1;
 }
 
+/* struct divisors - a growing list */
+struct divisors {
+    int64_t *items;
+    size_t count, capacity;
+};
+
 static int by_size(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
@@ -104,24 +113,77 @@ static int by_size(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
+void search_micros(struct plm_strategy *strategy, int64_t count)
+{
+    if (strategy->parallel.pp > 1)
+        strategy->parallel.microbatches = count;
+    else
+        strategy->accumulate = count;
+}
+
+/* has_schedule() - would the pipeline, if there is one, run the share in micro-batches of @batch? */
+static bool has_schedule(const struct search *s, int64_t batch)
+{
+    const struct plm_parallel *p = &s->strategy.parallel;
+    int64_t local = p->virtual_stages > 1 ? p->virtual_stages : 1, micros = s->share / batch;
+    struct plm_error unused;
+
+    if (p->pp <= 1)
+        return true;
+    if (p->pp > INT16_MAX || local > INT16_MAX || micros > INT32_MAX)
+        return false;
+    return pipeline_check(&(struct pipeline_shape){ p->schedule, (int32_t)p->pp, (int32_t)local,
+                                                    (int32_t)micros },
+                          &unused) == PLM_OK;
+}
+
+static void add_divisor(struct search *s, int64_t d, int64_t most, struct divisors *to)
+{
+    if (d % multiple(s) == 0 && d <= most && has_schedule(s, d))
+        arena_push(s->arena, to->items, to->count, to->capacity, d);
+}
+
 static void find_divisors(struct search *s)
 {
-    int64_t global = s->options->global_batch;
+    int64_t global = s->share;
     int64_t most = s->options->max_batch > 0 ? s->options->max_batch : global;
-    int64_t *divisors = NULL;
-    size_t count = 0, capacity = 0;
+    struct divisors found = { 0 };
 
     for (int64_t d = 1; d <= global / d; d++) {
         if (global % d != 0)
             continue;
-        if (d % multiple(s) == 0 && d <= most)
-            arena_push(s->arena, divisors, count, capacity, d);
-        if (d != global / d && (global / d) % multiple(s) == 0 && global / d <= most)
-            arena_push(s->arena, divisors, count, capacity, global / d);
+        add_divisor(s, d, most, &found);
+        if (d != global / d)
+            add_divisor(s, global / d, most, &found);
     }
-    qsort(divisors, count, sizeof *divisors, by_size);
-    s->divisors = divisors;
-    s->divisor_count = (int64_t)count;
+    qsort(found.items, found.count, sizeof *found.items, by_size);
+    s->divisors = found.items;
+    s->divisor_count = (int64_t)found.count;
+}
+
+/*
+ * share_out() - global = micro-batch × micro-batches × data-parallel ranks
+ */
+static enum plm_status share_out(struct search *s)
+{
+    int64_t global = s->options->global_batch;
+    int64_t ranks = mesh_sizes(&s->strategy.parallel).data;
+
+    if (global <= 0)
+        return PLM_OK;
+    if (global % ranks != 0)
+        return plm_fail(s->reterr, PLM_E_USAGE,
+                        "a global batch of %lld is not shared by %lld data-parallel ranks",
+                        (long long)global, (long long)ranks);
+    s->share = global / ranks;
+    find_divisors(s);
+    if (s->divisor_count == 0)
+        return plm_fail(
+            s->reterr, PLM_E_USAGE,
+            "a global batch of %lld leaves %lld for each of %lld data-parallel ranks, which no "
+            "micro-batch that is asked for divides",
+            (long long)global, (long long)s->share, (long long)ranks);
+    return PLM_OK;
 }
 
 static struct plm_memory figures(const struct simulation *sim)
@@ -160,6 +222,14 @@ static bool leaves_room(const struct simulation *sim, plm_bytes cut)
            bytes_add(wanted, cut, &wanted) && wanted <= simulation_usable(sim);
 }
 
+static int64_t micros_of(const struct plm_strategy *s)
+{
+    int64_t pp = s->parallel.pp > 1 ? s->parallel.pp : 0;
+    int64_t count = pp ? s->parallel.microbatches : s->accumulate;
+
+    return count > 0 ? count : pp ? pp : 1;
+}
+
 /* try_number() - simulate a candidate, once */
 static enum plm_status try_number(struct search *s, int64_t number, const struct tried **ret)
 {
@@ -174,9 +244,9 @@ static enum plm_status try_number(struct search *s, int64_t number, const struct
     }
     strategy.batch = batch_of(s, number);
     if (s->divisors)
-        strategy.accumulate = s->options->global_batch / strategy.batch;
+        search_micros(&strategy, s->share / strategy.batch);
     now.candidate.batch = strategy.batch;
-    now.candidate.accumulate = strategy.accumulate ? strategy.accumulate : 1;
+    now.candidate.accumulate = micros_of(&strategy);
     if (strategy.accumulate > MICRO_BATCHES)
         strategy.accumulate = MICRO_BATCHES;
     if (s->options->progress)
@@ -347,11 +417,16 @@ enum plm_status search_batch(const struct subject *subject,
     int64_t answer = 0;
 
     s.strategy.minimum_capacity = false;
+    status = mesh_complete(&s.strategy.parallel, reterr);
+    if (status == PLM_OK)
+        status = share_out(&s);
+    if (status != PLM_OK)
+        return status;
+    ret->data_parallel = mesh_sizes(&s.strategy.parallel).data;
+    ret->gpus = mesh_count(&s.strategy.parallel);
     ret->margin = margin.margin;
     ret->reserve = margin.reserve;
     ret->margin_reason = margin.reason;
-    if (search->global_batch > 0)
-        find_divisors(&s);
     status = find_largest(&s, &answer);
     if (status == PLM_OK)
         status = fill_table(&s, answer, ret);

@@ -32,6 +32,9 @@ PLM_MUST_CHECK enum plm_status search_batch(const struct subject *subject,
                                             struct plm_plan_result *ret,
                                             struct plm_error *reterr);
 
+/* search_micros() - make @count the micro-batches of a step: accumulated, or sent through the pipeline */
+void search_micros(struct plm_strategy *strategy, int64_t count);
+
 /*
  * search_checkpoint() - the fewest recomputed operators with which @strategy fits: for --checkpoint auto
  *

@@ -65,17 +65,22 @@ static void add_used(struct items *items, const char *key, int64_t count)
         add_count(items, key, count, false);
 }
 
-static void add_pipeline(struct items *items, const struct plm_parallel *p)
+static void add_pipeline(struct items *items,
+                         const struct plm_parallel *p,
+                         const struct plm_plan_result *plan)
 {
+    int64_t micros = plan ? plan->accumulate : p->microbatches;
+
     struct buf schedule = { .arena = items->arena };
 
+    add_used(items, "gpus", p->gpus);
     add_used(items, "pp", p->pp);
     if (p->pp > 1) {
         buf_text(&schedule, words_schedule.items[p->schedule]);
         if (p->schedule == PLM_SCHEDULE_INTERLEAVED)
             buf_printf(&schedule, "%lld", (long long)p->virtual_stages);
         add_text(items, "schedule", buf_string(&schedule), p->schedule == PLM_SCHEDULE_1F1B);
-        add_count(items, "microbatches", p->microbatches ? p->microbatches : p->pp, false);
+        add_count(items, "microbatches", micros ? micros : p->pp, false);
         if (p->pp_split)
             add_text(items, "pp_split", p->pp_split, false);
     }
@@ -110,7 +115,9 @@ static void add_fsdp(struct items *items, const struct plm_parallel *p)
 }
 
 /* add_parallel() - what is used of it, and nothing else */
-static void add_parallel(struct items *items, const struct plm_parallel *p)
+static void add_parallel(struct items *items,
+                         const struct plm_parallel *p,
+                         const struct plm_plan_result *plan)
 {
     add_used(items, "ddp", p->ddp);
     add_used(items, "zero_redundancy", p->zero_optimizer);
@@ -124,7 +131,7 @@ static void add_parallel(struct items *items, const struct plm_parallel *p)
         add_bool(items, "find_unused_parameters", true);
     add_fsdp(items, p);
     add_used(items, "tp", p->tp);
-    add_pipeline(items, p);
+    add_pipeline(items, p, plan);
 }
 
 const struct recipe_item *recipe_items(const struct report *report,
@@ -142,7 +149,7 @@ const struct recipe_item *recipe_items(const struct report *report,
     add_text(&items, "checkpoint", checkpoint_text(s, arena), s->checkpoint == PLM_CHECKPOINT_NONE);
     add_text(&items, "checkpoint_chosen", r->checkpoint_chosen, !r->checkpoint_chosen);
     add_bool(&items, "checkpoint_reentrant", s->checkpoint_reentrant);
-    if (report->plan)
+    if (report->plan && s->parallel.pp <= 1)
         add_count(&items, "accumulate", report->plan->accumulate, report->plan->accumulate <= 1);
     else
         add_count(&items, "accumulate", s->accumulate ? s->accumulate : 1, s->accumulate <= 1);
@@ -159,7 +166,7 @@ const struct recipe_item *recipe_items(const struct report *report,
     add_text(&items, "frozen", s->frozen, !s->frozen);
     add_bool(&items, "eval", s->eval);
     add_bool(&items, "channels_last", s->channels_last);
-    add_parallel(&items, &s->parallel);
+    add_parallel(&items, &s->parallel, report->plan);
     if (s->steps > 0)
         add_count(&items, "steps", s->steps, true);
     else

@@ -309,7 +309,9 @@ static void json_plan(const struct report *report, struct buf *out)
     json_document(&json, "plan");
     json_field_int(&json, "batch", plan->batch);
     json_field_int(&json, "accumulate", plan->accumulate);
-    json_field_int(&json, "global_batch", plan->batch * plan->accumulate);
+    json_field_int(&json, "data_parallel", plan->data_parallel);
+    json_field_int(&json, "gpus", plan->gpus);
+    json_field_int(&json, "global_batch", plan->batch * plan->accumulate * plan->data_parallel);
     json_field_uint(&json, "margin_bytes", plan->margin);
     json_field_uint(&json, "reserve_bytes", plan->reserve);
     json_field_string(&json, "margin_reason", plan->margin_reason);

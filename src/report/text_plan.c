@@ -35,8 +35,12 @@ static void headline(struct layout *layout, const struct report *report)
     layout_style(layout, STYLE_GOOD);
     buf_printf(layout->out, "Batch %lld", (long long)plan->batch);
     layout_style(layout, STYLE_PLAIN);
-    if (plan->accumulate > 1)
+    if (report->strategy->parallel.pp > 1)
+        buf_printf(layout->out, " × %lld micro-batches", (long long)plan->accumulate);
+    else if (plan->accumulate > 1)
         buf_printf(layout->out, " × %lld accumulated", (long long)plan->accumulate);
+    if (plan->data_parallel > 1)
+        buf_printf(layout->out, " × %lld data-parallel", (long long)plan->data_parallel);
     if (plan->limited && report->search->global_batch == 0) {
         buf_printf(&text, "is safe on %s (%s), and nothing larger was tried", where(report),
                    capacity);

@@ -14,6 +14,7 @@
 #include "train/ddp_buckets.h"
 #include "train/ddp_sink.h"
 #include "train/ddp_sync.h"
+#include "train/mesh.h"
 #include "train/wrapper.h"
 #include "train/zero_optimizer.h"
 
@@ -194,8 +195,8 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
                         (long long)p->ddp, (long long)p->zero_optimizer);
     if (p->zero_optimizer > 0 && run->strategy->optimizer == PLM_OPTIMIZER_NONE)
         return plm_fail(reterr, PLM_E_USAGE, "zero-redundancy: there is no optimizer to share");
-    if (p->rank < 0 || p->rank >= ranks)
-        return plm_fail(reterr, PLM_E_USAGE, "rank: from 0 to %lld", (long long)ranks - 1);
+    if (p->rank < 0 || p->rank >= mesh_count(p))
+        return plm_fail(reterr, PLM_E_USAGE, "rank: from 0 to %lld", (long long)mesh_count(p) - 1);
     if (p->bucket_cap_mb < 0 || p->bucket_cap_mb > BUCKET_CAP_MOST)
         return plm_fail(reterr, PLM_E_USAGE, "bucket-cap-mb: above 0, at most %d", BUCKET_CAP_MOST);
     run->wrapper_state = arena_new(run->arena, struct ddp);
@@ -255,12 +256,25 @@ static void after_forward(struct run *run, struct wrapped_call *call)
 
     if (!call->root)
         return;
-    ddp->expects_hooks = run->ghost.grad_enabled && is_synchronized(run);
+    /* a pipeline runs every forward in no_sync(), and prepares the last backward itself */
+    ddp->expects_hooks = run->ghost.grad_enabled && !run->pipeline && is_synchronized(run);
     ddp->forward_param_sync = ddp->expects_hooks;
     for (size_t i = 0; i < run->trained_count; i++)
         ddp->is_ready[i] = false;
     if (ddp->used)
         ddp_sink(run, call);
+}
+
+/* before_backward() - of a pipeline's last micro-batch: reducer.prepare_for_backward() */
+static void before_backward(struct run *run, uint32_t micro)
+{
+    struct ddp *ddp = run->wrapper_state;
+
+    if (!run->pipeline || (int64_t)micro + 1 < run->batch_multiple)
+        return;
+    ddp->expects_hooks = true;
+    for (size_t i = 0; i < run->trained_count; i++)
+        ddp->is_ready[i] = false;
 }
 
 static void after_backward(struct run *run, uint32_t micro)
@@ -280,9 +294,11 @@ static void after_backward(struct run *run, uint32_t micro)
 
 const struct wrapper wrapper_ddp = {
     .mark = "ddp_wrap",
+    .keeps_outputs = true,
     .create = create,
     .wrap = wrap,
     .before_forward = before_forward,
     .after_forward = after_forward,
+    .before_backward = before_backward,
     .after_backward = after_backward,
 };

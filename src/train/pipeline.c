@@ -7,7 +7,7 @@
  */
 #include "train/pipeline.h"
 #include "ghost/autocast.h"
-#include "train/place.h"
+#include "train/mesh.h"
 
 enum { RANKS_MOST = 1024, MICROS_MOST = 65536, ACTIONS_MOST = 1 << 20 };
 
@@ -37,6 +37,23 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
         return plm_fail(
             reterr, PLM_E_USAGE,
             "zero-grad-at: a pipeline's schedule runs forward and backward in one call");
+    if (p->fsdp > 0 || p->fsdp1 > 0 || p->hsdp_shard > 0 || p->zero > 0)
+        return plm_fail(
+            reterr, PLM_E_USAGE,
+            "pp: with sharded data parallelism, whose gradients a pipeline reduces at the "
+            "end of the step, is not modelled; --ddp is");
+    if (p->data_parallel > 1)
+        return plm_fail(reterr, PLM_E_USAGE, "data-parallel: one process cannot be a pipeline");
+    if (p->ddp > 1 && p->find_unused_parameters)
+        return plm_fail(reterr, PLM_E_USAGE, "find-unused-parameters: not modelled with --pp");
+    if (p->ddp > 1 && splits)
+        return plm_fail(
+            reterr, PLM_E_USAGE,
+            "ddp: zero-bubble makes the weights' gradients by autograd.grad, which calls "
+            "no hook of DistributedDataParallel");
+    if (p->ddp > 1 && p->schedule == PLM_SCHEDULE_INTERLEAVED)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "ddp: with several stages on a rank, each wrapped alone, is not modelled");
     if (splits && s->checkpoint != PLM_CHECKPOINT_NONE)
         return plm_fail(reterr, PLM_E_USAGE,
                         "checkpoint: zero-bubble runs the backward in two halves, and each would "
@@ -72,10 +89,10 @@ static enum plm_status set_shape(struct pipeline *p, struct plm_error *reterr)
     p->shape =
         (struct pipeline_shape){ o->schedule, (int32_t)o->pp, (int32_t)local, (int32_t)micros };
     p->stage_count = (uint32_t)(o->pp * local);
-    p->rank = (int32_t)place_of(o, o->rank).pipeline;
-    if (o->rank < 0 || o->rank >= place_count(o))
+    p->rank = (int32_t)mesh_place(o, o->rank).pipeline;
+    if (o->rank < 0 || o->rank >= mesh_count(o))
         return plm_fail(reterr, PLM_E_USAGE, "rank: there are %lld, counted from 0",
-                        (long long)place_count(o));
+                        (long long)mesh_count(o));
     return pipeline_check(&p->shape, reterr);
 }
 

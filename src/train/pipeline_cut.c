@@ -457,6 +457,71 @@ static void mark_here(struct run *run, const struct graph_body *body, bool *here
     }
 }
 
+/* find_tied() - the operator here that ties parameter @number (from 1) of another, which is not here; NULL: its own is */
+static const struct graph_step *find_tied(const struct run *run,
+                                          const struct graph_body *body,
+                                          uint32_t number,
+                                          bool *ret_own)
+{
+    const struct graph_step *tied = NULL;
+
+    for (size_t i = 0; i < body->step_count; i++) {
+        const struct graph_step *step = &body->steps[i];
+        bool uses = step->kind == STEP_OP && step->node < run->graph->node_count &&
+                    run->owned[step->node][0] == number;
+
+        if (uses && step->tie)
+            tied = step;
+        else if (uses)
+            *ret_own = true;
+        if (step->body) {
+            const struct graph_step *inner = find_tied(run, step->body, number, ret_own);
+
+            tied = inner ? inner : tied;
+        }
+    }
+    return tied;
+}
+
+/* move_last() - parameter @number becomes the last to be registered, under @name */
+static void move_last(struct run *run, uint32_t number, name_id name)
+{
+    struct param moved = run->params[number - 1];
+    uint32_t count = (uint32_t)run->param_count;
+
+    memmove(&run->params[number - 1], &run->params[number], (count - number) * sizeof *run->params);
+    moved.name = name;
+    run->params[count - 1] = moved;
+    for (uint32_t node = 0; node < run->graph->node_count; node++)
+        for (unsigned k = 0; k < OWNED_MOST; k++)
+            if (run->owned[node][k] == number)
+                run->owned[node][k] = count;
+            else if (run->owned[node][k] > number)
+                run->owned[node][k]--;
+}
+
+/* own_copies() - a weight that is tied to one of another rank is this rank's own, at the head's place: the last */
+static void own_copies(struct pipeline *p)
+{
+    struct run *run = p->run;
+    struct names *names = run->ghost.names;
+
+    for (uint32_t number = (uint32_t)run->param_count; number >= 1; number--) {
+        const struct graph_step *tied = NULL;
+        bool own = false;
+
+        if (run->params[number - 1].elsewhere)
+            continue;
+        for (int32_t i = 0; i < p->shape.local; i++) {
+            const struct graph_step *here = find_tied(run, p->stages[i].call.body, number, &own);
+
+            tied = here ? here : tied;
+        }
+        if (tied && !own)
+            move_last(run, number, names_join(names, tied->path, names_add(names, "weight", 6)));
+    }
+}
+
 void stage_weights(struct pipeline *p, struct stage *s)
 {
     struct run *run = p->run;
@@ -528,6 +593,7 @@ enum plm_status pipeline_cut(struct pipeline *p, struct plm_error *reterr)
     }
     for (size_t i = 0; i < run->param_count; i++)
         run->params[i].elsewhere = !here[i];
+    own_copies(p);
     describe(&c);
     return PLM_OK;
 }

@@ -110,7 +110,7 @@ void stage_send_forward(struct pipeline *p, struct stage *s, int32_t micro, stru
 
 void stage_release(struct pipeline *p, struct stage *s, int32_t micro)
 {
-    if (is_last(p, s))
+    if (is_last(p, s) || (p->run->wrapper && p->run->wrapper->keeps_outputs))
         return;
     for (uint32_t i = 0; i < s->call.out_count; i++)
         value_set(&p->run->ghost, &s->chunks[micro].outputs[i], (struct value){ 0 });

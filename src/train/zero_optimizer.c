@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "train/internal.h"
+#include "train/mesh.h"
 #include "train/zero_optimizer.h"
 
 /* struct sized - a parameter to be sorted */
@@ -75,12 +76,14 @@ static struct leaf *trained_leaf(const struct run *run, const struct param *para
 void zero_optimizer_partition(struct run *run, int64_t ranks)
 {
     struct arena *arena = run->arena;
-    size_t most = run->param_count + 1, count = 0, rank = (size_t)run->strategy->parallel.rank;
+    size_t most = run->param_count + 1, count = 0, rank;
     const struct param **params = arena_array(arena, const struct param *, most);
     int64_t *numels = arena_array(arena, int64_t, most);
     uint32_t *order = arena_array(arena, uint32_t, most);
     uint32_t *rank_of = arena_array(arena, uint32_t, most);
     int64_t *load = arena_array(arena, int64_t, (size_t)ranks);
+
+    rank = (size_t)mesh_place(&run->strategy->parallel, run->strategy->parallel.rank).data;
 
     /* frozen parameters are assigned too */
     for (size_t i = 0; i < run->param_count; i++) {

@@ -118,6 +118,7 @@ static void wrap(struct run *run)
     struct fsdp1 *fsdp = run->wrapper_state;
     struct ghost *g = &run->ghost;
 
+    g->at = (struct source){ 0 };
     assign(fsdp);
     fsdp->last_named = wrapped_last_named(run);
     g->category = CATEGORY_PARAMETER;

@@ -177,20 +177,20 @@ struct split *split_input(struct ghost *g,
 /* add_gradient() - weight.grad = dw, or weight.grad += dw, in place */
 static void add_gradient(struct tensor *weight, struct tensor *dw)
 {
-    if (weight->grad || !dw) {
-        tensor_drop(dw);
+    if (weight->grad || !dw)
         return;
-    }
     if (dw->storage->allocation)
         dw->ghost->records[dw->storage->allocation].category = CATEGORY_GRADIENT;
-    weight->grad = dw;
+    weight->grad = tensor_ref(dw);
 }
 
 /* struct second - the arguments of one autograd.grad() of the second half */
 struct second {
     struct edge *roots, *leaves;
     struct tensor **grads, **ret;
-    uint32_t root_count, leaf_count;
+    struct tensor *
+        *last; /* [last_count] of the call before: its result lives until this one's is there */
+    uint32_t root_count, leaf_count, last_count;
 };
 
 static void collect(struct split *s, uint32_t group, struct second *c)
@@ -224,6 +224,13 @@ static void release_group(struct split *s, uint32_t group)
     }
 }
 
+static void drop_last(struct second *c)
+{
+    for (uint32_t i = 0; i < c->last_count; i++)
+        tensor_drop(c->last[i]);
+    c->last_count = 0;
+}
+
 static void run_group(struct split *s, uint32_t group, struct second *c)
 {
     collect(s, group, c);
@@ -234,10 +241,16 @@ static void run_group(struct split *s, uint32_t group, struct second *c)
                                                         .inputs = c->leaves,
                                                         .input_count = c->leaf_count,
                                                         .ret = c->ret });
+    drop_last(c);
     release_group(s, group);
     for (size_t i = 0, k = 0; i < s->branch_count; i++)
         if (s->branches[i].group == group)
             add_gradient(s->branches[i].weight, c->ret[k++]);
+    struct tensor **free = c->last;
+
+    c->last = c->ret;
+    c->last_count = c->leaf_count;
+    c->ret = free;
 }
 
 void split_weight(struct split *s)
@@ -252,10 +265,12 @@ void split_weight(struct split *s)
         .grads = arena_array(g->arena, struct tensor *, outputs),
         .leaves = arena_array(g->arena, struct edge, s->branch_count),
         .ret = arena_array(g->arena, struct tensor *, s->branch_count),
+        .last = arena_array(g->arena, struct tensor *, s->branch_count),
     };
 
     for (uint32_t group = 1; group <= s->group_count; group++)
         run_group(s, group, &c);
+    drop_last(&c);
     for (size_t i = 0; i < s->branch_count; i++)
         node_drop(s->branches[i].leaf);
     pool_free(&g->pool, s, sizeof *s);

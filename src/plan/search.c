@@ -13,8 +13,8 @@
 #include "base/num.h"
 #include "base/units.h"
 #include "plan/search.h"
-#include "train/pipeline_order.h"
 #include "train/mesh.h"
+#include "train/pipeline_order.h"
 
 /*
  * The default margin, 5 % of the device and at least 1 GiB: contexts of 519 to 1690 MiB were published for GPUs whose profile says

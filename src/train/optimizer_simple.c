@@ -53,7 +53,8 @@ void adagrad_create(struct run *run)
         run->ghost.path = leaf->module;
         optimizer_state(run, &leaf->state[STATE], leaf->param->tensor, leaf->param->dtype);
     }
-    for (size_t i = 0; i < run->trained_count; i++) { /* flat parameters, which are not the model's */
+    for (size_t i = 0; i < run->trained_count;
+         i++) { /* flat parameters, which are not the model's */
         struct leaf *leaf = run->trained[i];
 
         run->ghost.path = leaf->module;

@@ -26,7 +26,8 @@ struct wrapper {
     /* create() - its state, found again as run->wrapper_state; checks that the strategy makes sense */
     enum plm_status (*create)(struct run *run, struct plm_error *reterr);
     void (*wrap)(struct run *run); /* after the model is loaded, before the optimizer is made */
-    bool keeps_outputs; /* a stage of a pipeline must not let go of its outputs before their backward */
+    bool
+        keeps_outputs; /* a stage of a pipeline must not let go of its outputs before their backward */
     /* Each may be NULL. */
     void (*before_forward)(struct run *run, struct wrapped_call *call);
     void (*after_forward)(struct run *run, struct wrapped_call *call);

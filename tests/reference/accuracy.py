@@ -70,7 +70,7 @@ def summary(rows):
 def short(rows):
     out = ['| cases | runs | allocated exact | within 0.5 % | reserved exact | within 1 % |', '|---|---|---|---|---|---|']
     for title, group in (('no library decides how much it takes', 'plain'), ('cuDNN decides (convolutions, Hopper attention)', 'cudnn')):
-        some = [r for r in rows if r['file'] in ('one.jsonl', 'older.jsonl') and r['group'] == group and not r['case']['oom']]
+        some = [r for r in rows if r['file'] != 'capacity.jsonl' and r['group'] == group and not r['case']['oom']]
         cells = [title, str(len(some))]
         for name, limit in (('allocated', .005), ('reserved', .01)):
             known = [r for r in some if r['error']]

@@ -68,8 +68,9 @@ bool step_repeat(struct run *run)
     struct schedule *s = run->ghost.schedule;
     struct step_extent last = run->last_step;
 
-    /* a wrapper may count steps of its own */
-    if (!s || run->wrapper || last.event == 0 || !is_closed(s, &last))
+    /* the first step of a pipeline connects its ranks; a wrapper may count steps of its own */
+    if (!s || run->wrapper || last.event == 0 || (run->pipeline && run->step == 1) ||
+        !is_closed(s, &last))
         return false;
     run->last_step = (struct step_extent){ s->event_count, s->allocation_count };
     copy_events(run, &last);

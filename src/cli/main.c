@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -91,6 +92,8 @@ static enum exit_status run_command(struct cli *cli, int argc, char **argv)
         options_parse(&cli->options, id, argc, argv, &first, &error) != PLM_OK)
         return fail(&error);
     cli->command = command_at(id);
+    if (cli->options.output && strcmp(cli->options.output, "-") == 0 && id != COMMAND_TIMELINE)
+        cli->options.output = NULL; /* standard output, as everywhere */
     if (cli->options.help || cli->options.version) {
         cli->options.output = NULL;
         if (cli->options.version)
@@ -169,6 +172,7 @@ int main(int argc, char **argv)
     struct cli cli = { .stdout_closed = open_standard() };
     enum exit_status status;
 
+    signal(SIGXFSZ, SIG_IGN); /* a write that is too large fails instead, and its file is removed */
     cli.options.arena = &cli.arena;
     cli.context = plm_context_create();
     folders_add(cli.context, &cli.arena);

@@ -164,21 +164,25 @@ static bool repeats(const struct replay_phase *last,
 }
 
 /*
- * micro_batches_settled() - play the micro-batch that was just written: would the next one be the same?
+ * micro_batch_period() - play the micro-batch that was just written: in what cycle do the next ones repeat?
  *
- * It is when the allocator is in the same state as after the one before. When memory has run out there is
- * nothing left to see either.
+ * The allocator is in the same state as that many micro-batches ago. (A batch is moved to the device while the last one is there, so
+ * that two places take turns.) When memory has run out there is nothing left to see.
  */
-static bool micro_batches_settled(void *user)
+static unsigned micro_batch_period(void *user)
 {
     struct simulation *sim = user;
-    uint64_t before = sim->micro_state;
+    unsigned count = sim->micro_batches++;
+    uint64_t state;
 
     if (!replay_run(&sim->replay, sim->schedule.event_count))
-        return true;
-    sim->micro_state = memory_fingerprint(sim->memory);
-    return ++sim->micro_batches >= MICRO_BATCHES_MOST ||
-           (sim->micro_batches > 1 && sim->micro_state == before);
+        return 1;
+    state = memory_fingerprint(sim->memory);
+    for (unsigned period = 1; period <= SIMULATE_PERIOD_MOST && period <= count; period++)
+        if (sim->micro_states[(count - period) % SIMULATE_PERIOD_MOST] == state)
+            return period;
+    sim->micro_states[count % SIMULATE_PERIOD_MOST] = state;
+    return count + 1 >= MICRO_BATCHES_MOST ? 1 : 0;
 }
 
 /* play() - load and steps, each replayed as soon as it is written; ends when memory does */
@@ -193,7 +197,7 @@ static enum plm_status play(struct simulation *sim, struct plm_error *reterr)
         return status;
     if (!replay_run(&sim->replay, sim->schedule.event_count))
         return PLM_OK;
-    train_watch(sim->run, micro_batches_settled, sim);
+    train_watch(sim->run, micro_batch_period, sim);
     for (; sim->steps < most;) {
         size_t marks = sim->schedule.mark_count;
 

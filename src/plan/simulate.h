@@ -20,6 +20,10 @@ struct subject {
     size_t setting_count;
 };
 
+enum {
+    SIMULATE_PERIOD_MOST = 8, /* cycles of micro-batches that are recognised */
+};
+
 /* struct simulation - the values of all stages */
 struct simulation {
     struct arena arena;
@@ -37,9 +41,10 @@ struct simulation {
     struct run *run;
     struct memory *memory;
     struct replay replay;
-    unsigned steps;               /* that were run, whole or in part */
-    unsigned micro_batches;       /* of the step that runs now */
-    uint64_t micro_state;         /* the allocator's fingerprint after the last of them */
+    unsigned steps;         /* that were run, whole or in part */
+    unsigned micro_batches; /* of the step that runs now */
+    uint64_t micro_states
+        [SIMULATE_PERIOD_MOST];   /* fingerprints of the allocator after the last of them */
     const struct plm_rank *ranks; /* [rank_count] one of each class; none when all are alike */
     size_t rank_count;
     const char *rank_reason; /* why this one is the worst; or NULL */

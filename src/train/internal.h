@@ -139,10 +139,10 @@ struct run {
     /* loop */
     struct step_extent last_step; /* where its events and allocations begin; event 0: no step yet */
     int32_t step;
-    int64_t batch_multiple;      /* micro-batches that are moved to the device at once; 0 is 1 */
-    uint32_t micro;              /* micro-batch of the step that runs now */
-    bool (*settled)(void *user); /* see train_watch(); NULL: every micro-batch is run */
-    void *settled_user;
+    int64_t batch_multiple;         /* micro-batches that are moved to the device at once; 0 is 1 */
+    uint32_t micro;                 /* micro-batch of the step that runs now */
+    unsigned (*period)(void *user); /* see train_watch(); NULL: every micro-batch is run */
+    void *period_user;
     struct value *batch; /* [input_count] */
     struct value *kept;  /* [kept_count] of main's outputs, until the next forward returns */
     size_t kept_count;

@@ -213,6 +213,15 @@ static void optimize(struct run *run)
         optimizer_zero_grad(run);
 }
 
+/* repeated_micro_batches() - how many after @micro need not be run, since they come in whole cycles */
+static uint32_t repeated_micro_batches(struct run *run, uint32_t micro)
+{
+    int64_t left = run->strategy->accumulate - micro - 1;
+    unsigned period = run->period && left > 1 ? run->period(run->period_user) : 0;
+
+    return period > 0 ? (uint32_t)((left - 1) / period * period) : 0;
+}
+
 void step_run(struct run *run)
 {
     const struct plm_strategy *s = run->strategy;
@@ -230,8 +239,8 @@ void step_run(struct run *run)
     for (uint32_t micro = 0; !run->pipeline && goes_on && (micro == 0 || micro < s->accumulate);
          micro++) {
         goes_on = micro_batch(run, micro, ret);
-        if (run->settled && goes_on && micro + 2 < s->accumulate && run->settled(run->settled_user))
-            micro = (uint32_t)s->accumulate - 2; /* the last one comes next */
+        if (goes_on)
+            micro += repeated_micro_batches(run, micro);
     }
     if (goes_on && optimizer_exists(run))
         optimize(run);

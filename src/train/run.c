@@ -114,10 +114,10 @@ enum plm_status train_load(struct run *run, struct plm_error *reterr)
     return outcome(run, reterr);
 }
 
-void train_watch(struct run *run, bool (*settled)(void *user), void *user)
+void train_watch(struct run *run, unsigned (*period)(void *user), void *user)
 {
-    run->settled = settled;
-    run->settled_user = user;
+    run->period = period;
+    run->period_user = user;
 }
 
 enum plm_status train_step(struct run *run, struct plm_error *reterr)

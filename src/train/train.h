@@ -49,11 +49,11 @@ PLM_MUST_CHECK enum plm_status train_create(const struct graph *graph,
 PLM_MUST_CHECK enum plm_status train_load(struct run *run, struct plm_error *reterr);
 
 /*
- * train_watch() - ask @settled after each micro-batch whether the next ones of the step would be the same again
+ * train_watch() - ask @period after each micro-batch in what cycle those of the step repeat; 0: not yet
  *
- * When it says so, all but the last of the step are left out: a step of a million micro-batches ends like one of a few.
+ * Whole cycles are left out then, but not the last micro-batch: a step of a million of them ends like one of a few.
  */
-void train_watch(struct run *run, bool (*settled)(void *user), void *user);
+void train_watch(struct run *run, unsigned (*period)(void *user), void *user);
 
 /* train_step() - one step of the loop, appended to the schedule with its marks */
 PLM_MUST_CHECK enum plm_status train_step(struct run *run, struct plm_error *reterr);

@@ -83,6 +83,31 @@ status 2 estimate mlp --overclock 8
 says "unknown option '--overclock'"
 status 2 estimate mlp --json --csv
 status 2 estimate mlp --checkpoint every=0
+status 2 estimate mlp --checkpoint auto
+says "auto needs a device or a capacity"
+status 2 estimate mlp --steps 1000000000000
+says "steps: from 1 to 1000"
+status 2 estimate mlp --context 18446744073709551615
+says "context: no device has more than 1PiB"
+status 2 estimate gpt2 --seq 1099511627776
+says "needs more memory than there are addresses"
+status 0 estimate mlp --accumulate 1000000000
+prints "accumulate 1000000000"
+status 1 plan mlp --device t4 --multiple-of 1000000000000
+prints "the smallest that was tried is 1000000000000"
+status 2 plan mlp --device t4 --global-batch 9223372036854775807
+says "global-batch: at most 2147483647 samples"
+status 0 plan mlp --device t4 --global-batch 2147483647
+prints "2147483647"
+status 2 plan mlp --device t4 --reserve 9223372036854775808 --margin 9223372036854775808
+says "reserve: no device has more than 1PiB"
+status 0 plan gpt2 --device t4 --checkpoint auto --frozen "wpe|it's" --multiple-of 4
+prints "--checkpoint blocks="
+prints "--frozen 'wpe|it'\\''s'"
+status 1 estimate mlp --capacity 300MiB --minimum-capacity
+prints "minimum"
+status 2 estimate mlp --device T4.
+says "did you mean 't4'?"
 status 2 estimate mlp --set width
 status 2 estimate mlp --framework pytorch-1.0
 says "pytorch-2.15"
@@ -241,6 +266,11 @@ status 2 --print-docs=nothing
 
 # ------------------------------------------------------------------ output
 
+status 0 estimate mlp --batch 4 -o -
+prints "Needs"
+(ulimit -f 1 && cd "$folder" && "$plimsoll" timeline mlp --batch 4 -o large.html) 2>"$folder/err"
+report $(($? != 3)) "status 3: a file may not be that large"
+says "cannot write to large.html: File too large"
 status 2 estimate mlp -o no/such/folder
 says "cannot create 'no/such/folder'"
 status 2 estimate mlp -o .

@@ -11,6 +11,7 @@
 
 struct framework {
     const char *name; /* "pytorch-2.15" */
+    int version;      /* 215, for models that mirror Python code of several versions */
     bool
         blas_cached; /* a cuBLAS workspace is kept for each thread and stream (PR 194311 ended it) */
     bool lt_cached;  /* so is cuBLASLt's (PR 156495 to PR 194311) */
@@ -30,6 +31,7 @@ struct framework {
     bool order_by_address; /* the allocator breaks ties by address (until PR 178362, PR 183591) */
     bool
         divisions_from_last; /* roundup_power2_divisions: '>' also overwrites the last key's own value */
+    bool slices_whole; /* x[:] is a slice, whose gradient is padded with no zeros (2.6; not 2.11) */
     bool has_large_segment; /* large_segment_size_mb exists */
     int cc_least, cc_most;  /* compute capabilities that the wheels support, 75 for 7.5 */
 };

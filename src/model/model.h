@@ -27,6 +27,7 @@ enum {
     MODEL_READS_ZERO,
     MODEL_AUTOCAST,
     MODEL_TP,
+    MODEL_PYTORCH,
     MODEL_GRAD_ENABLED,
     MODEL_RUN_COUNT
 };
@@ -210,11 +211,12 @@ struct graph_settings {
     bool checkpointing;
     bool autocast;     /* the forward runs under autocast */
     int64_t tp;        /* ranks of tensor parallelism; 0 is 1 */
+    int64_t pytorch;   /* 100 times the major version and the minor; 0: newer than all */
     bool reads_zero;   /* the instrument's device: the host reads zero where a GPU computes */
     uint32_t step_max; /* 0: GRAPH_STEPS_MAX */
 };
 
-enum { GRAPH_STEPS_MAX = 2000000, GRAPH_REPEAT_MAX = 100000 };
+enum { GRAPH_STEPS_MAX = 2000000, GRAPH_REPEAT_MAX = 100000, GRAPH_PYTORCH_NEWEST = 99999 };
 
 /*
  * graph_build() - fill in the numbers

@@ -120,6 +120,7 @@ enum plm_status model_globals(const struct model *model,
     values[MODEL_READS_ZERO] = truth(settings->reads_zero);
     values[MODEL_AUTOCAST] = truth(settings->autocast);
     values[MODEL_TP] = integer(settings->tp ? settings->tp : 1);
+    values[MODEL_PYTORCH] = integer(settings->pytorch ? settings->pytorch : GRAPH_PYTORCH_NEWEST);
     values[MODEL_GRAD_ENABLED] = truth(false); /* decided node by node, see graph.c */
     for (size_t i = 0; i < model->option_count; i++)
         values[MODEL_RUN_COUNT + model->dim_count + i] = model->options[i].value;

@@ -41,12 +41,19 @@ void blas_workspace(struct ghost *g)
 void blas_lt_workspace(struct ghost *g)
 {
     /* cuBLASLt's handle is cuBLAS's, and asking for that sets up its workspace where it is cached */
+    if (g->around.framework->lt_cached) {
+        blas_workspace(g);
+        keep_workspace(g, &g->lt_workspace[g->thread], lt_bytes);
+        return;
+    }
+    enum category outer = g->category;
+
+    g->category = CATEGORY_WORKSPACE;
+    TENSOR_AUTO *workspace = tensor_new_bytes(g, lt_bytes);
+
+    g->category = outer;
     if (g->around.framework->blas_cached)
         blas_workspace(g);
-    if (g->around.framework->lt_cached)
-        keep_workspace(g, &g->lt_workspace[g->thread], lt_bytes);
-    else
-        ghost_workspace(g, lt_bytes);
 }
 
 /* ------------------------------------------------------------------ kernels, without autograd */

@@ -107,12 +107,12 @@ void op_slice(struct ghost *g, const struct op_args *args, struct tensor **ret)
     int64_t start = op_int(args, KEY_START), last = end ? end->value.i : size;
     int64_t step = op_int(args, KEY_STEP);
 
-    if (x->dims == 0 || step != 1 || clamp_index(start, size) != 0 ||
-        clamp_index(last, size) != size) {
+    if (g->around.framework->slices_whole || x->dims == 0 || step != 1 ||
+        clamp_index(start, size) != 0 || clamp_index(last, size) != size) {
         ret[0] = view_slice(x, at, start, last, step);
         return;
     }
-    /* x[:]: Python's indexing makes an alias, whose gradient needs no zeros */
+    /* x[:]: newer indexing in Python makes an alias, whose gradient needs no zeros */
     struct node *n = node_new(g, &alias_backward, &x, 1, 0, 0);
 
     ret[0] = node_attach(n, tensor_view(x, x->dims, x->sizes, x->strides));

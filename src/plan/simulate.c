@@ -141,6 +141,7 @@ static enum plm_status build_graph(const struct subject *subject,
                                              .autocast = s->precision == PLM_PRECISION_AMP_BF16 ||
                                                          s->precision == PLM_PRECISION_AMP_FP16,
                                              .tp = s->parallel.tp,
+                                             .pytorch = sim->framework->version,
                                              .reads_zero = s->assume_ghostgpu,
                                          },
                                          &sim->arena, &sim->graph, reterr);
@@ -296,8 +297,10 @@ enum plm_status simulation_graph(const struct subject *subject,
                                  struct plm_error *reterr)
 {
     *ret = (struct simulation){ .strategy = *strategy };
-    enum plm_status status = build_graph(subject, ret, reterr);
+    enum plm_status status = set_framework(ret, reterr);
 
+    if (status == PLM_OK)
+        status = build_graph(subject, ret, reterr);
     if (status != PLM_OK)
         simulation_finish(ret);
     return status;

@@ -14,6 +14,8 @@
 #include "ghost/autocast.h"
 #include "train/fsdp.h"
 
+extern const struct wrapper wrapper_tensor_parallel; /* tensor_parallel.c */
+
 /* ------------------------------------------------------------------ the strategy */
 
 static enum dtype reduced_dtype(enum plm_reduced reduced)
@@ -39,6 +41,11 @@ static enum plm_status check(const struct fsdp *fsdp,
         return plm_fail(
             reterr, PLM_E_USAGE,
             "torch.optim.Adafactor does not run on the sharded parameters of fully_shard");
+    if (s->parallel.tp > 1 && s->clip_grad_norm > 0)
+        return plm_fail(
+            reterr, PLM_E_USAGE,
+            "clip-grad-norm: with --fsdp and --tp gradients are on two meshes, whose norms "
+            "clip_grad_norm_() cannot put together");
     if (s->channels_last)
         return plm_fail(reterr, PLM_E_USAGE,
                         "fully_shard takes contiguous parameters only, not those of "
@@ -118,12 +125,14 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
     fsdp->rank = parallel->rank % fsdp->shards;
     enum plm_status status = check(fsdp, run->strategy, reterr);
 
+    if (!status && parallel->tp > 0)
+        status = wrapper_tensor_parallel.create(run, reterr);
     if (status)
         return status;
     make_states(fsdp);
     resharding(fsdp, parallel);
     run->wrapper_state = fsdp;
-    run->partial_norms = fsdp->shards > 1;
+    run->partial_norms = (fsdp->shards > 1 ? 1u : 0u) + (parallel->tp > 1 ? 1u : 0u);
     return PLM_OK;
 }
 
@@ -166,7 +175,8 @@ static struct tensor *shard(struct fsdp *fsdp, struct fsdp_param *p)
     if (param->dims == 0)
         return ghost_fail(g, PLM_E_USAGE, "fully_shard cannot shard '%s', which is a scalar",
                           names_text(g->names, param->name));
-    memcpy(sizes, param->sizes, param->dims * sizeof *sizes);
+    memcpy(p->sizes, param->tensor->sizes, param->dims * sizeof *sizes);
+    memcpy(sizes, p->sizes, param->dims * sizeof *sizes);
     rows = (int64_t)num_ceil_div((uint64_t)sizes[0], (uint64_t)fsdp->shards);
     sizes[0] = rows;
     p->shard = tensor_new(g, param->dtype, param->dims, sizes);
@@ -176,7 +186,7 @@ static struct tensor *shard(struct fsdp *fsdp, struct fsdp_param *p)
     if (fsdp->offload) /* .cpu().pin_memory() */
         tensor_release_storage(p->shard);
     tensor_contiguous_strides(param->dims, sizes, strides);
-    sizes[0] = param->sizes[0] - fsdp->rank * rows;
+    sizes[0] = p->sizes[0] - fsdp->rank * rows;
     sizes[0] = sizes[0] < 0 ? 0 : sizes[0] > rows ? rows : sizes[0];
     struct tensor *sharded = tensor_view(p->shard, param->dims, sizes, strides);
 
@@ -210,6 +220,10 @@ static void wrap(struct run *run)
     struct fsdp *fsdp = run->wrapper_state;
     struct ghost *g = &run->ghost;
 
+    if (run->strategy->parallel.tp > 0) { /* a mesh of two dimensions: split first, then sharded */
+        wrapper_tensor_parallel.wrap(run);
+        run_mark(run, wrapper_tensor_parallel.mark, 0);
+    }
     g->at = (struct source){ 0 };
     assign(fsdp);
     fsdp->last_named = wrapped_last_named(run);

@@ -30,9 +30,9 @@ struct fsdp_param {
     struct tensor *shard;  /* with the padding; it has no memory on the device when offloaded */
     struct tensor *output; /* all_gather_outputs[0]: all ranks' shards, one after the other */
     struct tensor
-        *post_forward; /* this rank's part of the smaller mesh, from forward to backward */
-    int64_t row;       /* elements of one index of dimension 0 */
-    int64_t padded;    /* elements of a shard */
+        *post_forward;          /* this rank's part of the smaller mesh, from forward to backward */
+    int64_t sizes[TENSOR_DIMS]; /* of what is sharded: with --tp a part of the parameter already */
+    int64_t padded;             /* elements of a shard */
 };
 
 /* struct fsdp_state - FSDPState with its FSDPParamGroup */

@@ -131,8 +131,8 @@ static void make_unsharded(struct fsdp_state *state, struct fsdp_param *p)
 {
     int64_t strides[TENSOR_DIMS];
 
-    tensor_contiguous_strides(p->param->dims, p->param->sizes, strides);
-    p->param->used = tensor_view(p->output, p->param->dims, p->param->sizes, strides);
+    tensor_contiguous_strides(p->param->dims, p->sizes, strides);
+    p->param->used = tensor_view(p->output, p->param->dims, p->sizes, strides);
     if (!p->param->used)
         return;
     p->param->used->view = false;

@@ -131,7 +131,8 @@ struct run {
     /* parallelism: hooks around the loop (wrapper.h); NULL when there is none */
     const struct wrapper *wrapper;
     void *wrapper_state;
-    bool partial_norms; /* gradients are shards: clipping reduces their norms over the ranks */
+    /* gradients are shards: dimensions of the mesh over which their norms are reduced */
+    unsigned partial_norms;
 
     struct pipeline
         *pipeline; /* pipeline.h: this rank's stages take the place of main; NULL: none */

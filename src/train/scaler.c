@@ -41,12 +41,13 @@ static void unscale_grads(struct run *run)
     struct tensor *found_inf = scalar(run, DTYPE_FLOAT32, CATEGORY_TEMPORARY);
     struct tensor *inv_scale = scalar(run, DTYPE_FLOAT32, CATEGORY_TEMPORARY);
 
-    if (run->partial_norms) {
-        struct tensor *reduced = scalar(run, DTYPE_FLOAT32, CATEGORY_TEMPORARY);
+    struct list earlier = { 0 };
 
-        tensor_drop(found_inf);
-        found_inf = reduced;
+    for (unsigned i = 0; i < run->partial_norms; i++) {
+        list_push(run, &earlier, found_inf);
+        found_inf = scalar(run, DTYPE_FLOAT32, CATEGORY_TEMPORARY);
     }
+    list_drop(run, &earlier);
     tensor_drop(inv_scale);
     s->found_inf = found_inf;
 }

@@ -23,7 +23,8 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
     return PLM_OK;
 }
 
-static void shard(struct run *run, struct param *p)
+/* shard() - the whole parameter goes to @wholes: named_parameters() holds a module's until all of them are split */
+static void shard(struct run *run, struct param *p, struct list *wholes)
 {
     struct ghost *g = &run->ghost;
     int64_t ranks = run->strategy->parallel.tp, sizes[8];
@@ -39,7 +40,7 @@ static void shard(struct run *run, struct param *p)
     list_drop(run, &chunks);
     if (own && p->tensor && p->tensor->requires_grad)
         autograd_leaf(own);
-    tensor_drop(p->tensor);
+    list_push(run, wholes, p->tensor);
     p->tensor = own;
 }
 
@@ -47,14 +48,18 @@ static void wrap(struct run *run)
 {
     struct ghost *g = &run->ghost;
     struct leaf **grouped = arena_array(run->arena, struct leaf *, run->trained_count);
+    struct list wholes = { 0 };
     size_t count = 0;
 
     for (size_t i = 0; i < run->param_count; i++) {
+        if (i > 0 && run->leaves[i].module != run->leaves[i - 1].module)
+            list_drop(run, &wholes);
         g->category = CATEGORY_PARAMETER;
         g->path = run->leaves[i].module;
         if (run->params[i].shard != SHARD_NONE && run->strategy->parallel.tp > 1)
-            shard(run, &run->params[i]);
+            shard(run, &run->params[i], &wholes);
     }
+    list_drop(run, &wholes);
     /* sharded and plain parameters are two groups of the optimizer: a foreach list cannot mix them */
     for (int plain = 0; plain < 2; plain++)
         for (size_t i = 0; i < run->trained_count; i++)

@@ -25,6 +25,12 @@ static bool asks(const struct plm_strategy *strategy, const struct row *row)
     return *(const int64_t *)(const void *)((const char *)&strategy->parallel + row->offset) > 0;
 }
 
+/* composes() - does @outer, which was found first, wrap what @inner has wrapped? */
+static bool composes(const struct wrapper *outer, const struct wrapper *inner)
+{
+    return outer == &wrapper_fsdp && inner == &wrapper_tensor_parallel;
+}
+
 enum plm_status wrapper_choose(const struct plm_strategy *strategy,
                                const struct wrapper **ret_wrapper,
                                struct plm_error *reterr)
@@ -33,6 +39,8 @@ enum plm_status wrapper_choose(const struct plm_strategy *strategy,
 
     for (const struct row *row = rows; row->option; row++) {
         if (!asks(strategy, row))
+            continue;
+        if (found && composes(found->wrapper, row->wrapper))
             continue;
         if (found && found->wrapper != row->wrapper)
             return plm_fail(reterr, PLM_E_USAGE,

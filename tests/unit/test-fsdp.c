@@ -43,6 +43,36 @@ static const char network[] =
     "    - {as: loss, op: cross_entropy, in: [logits, labels]}\n"
     "  out: [loss, logits]\n";
 
+/* the same with layers that tensor parallelism splits */
+static const char split[] =
+    "plimsoll: 1\n"
+    "model: split\n"
+    "defaults: {batch: 5}\n"
+    "inputs:\n"
+    "  x: {dtype: float32, shape: [batch, 130]}\n"
+    "  labels: {dtype: int64, shape: [batch]}\n"
+    "blocks:\n"
+    "  layer:\n"
+    "    in: [x]\n"
+    "    nodes:\n"
+    "      - {as: x, op: linear, in: x, features: 60, name: fc1, tensor_parallel: column}\n"
+    "      - {as: x, op: relu, in: x}\n"
+    "      - {as: x, op: linear, in: x, features: 130, bias: false, name: fc2,\n"
+    "         tensor_parallel: row}\n"
+    "    out: x\n"
+    "  model:\n"
+    "    in: [x]\n"
+    "    nodes:\n"
+    "      - {as: x, call: layer, in: x, name: h, repeat: 2, checkpoint: true, wrap: true}\n"
+    "      - {as: x, op: linear, in: x, features: 10, bias: false, name: out}\n"
+    "    out: x\n"
+    "main:\n"
+    "  in: [x, labels]\n"
+    "  nodes:\n"
+    "    - {as: logits, call: model, in: x}\n"
+    "    - {as: loss, op: cross_entropy, in: [logits, labels]}\n"
+    "  out: [loss, logits]\n";
+
 static enum plm_status create(struct fixture *f, const char *text, const struct plm_strategy *s)
 {
     const struct surroundings around = {
@@ -56,6 +86,7 @@ static enum plm_status create(struct fixture *f, const char *text, const struct 
     const struct graph_settings settings = {
         .training = !s->eval,
         .checkpointing = s->checkpoint != PLM_CHECKPOINT_NONE,
+        .tp = s->parallel.tp,
     };
     const struct model_text model_text = { "test.yaml", text, strlen(text) };
     const struct model *model;
@@ -140,7 +171,7 @@ static char *canonical(struct fixture *f)
         static const struct plm_strategy strategy = strategy_;                                     \
         struct fixture f;                                                                          \
                                                                                                    \
-        if (run_steps(&f, network, &strategy))                                                     \
+        if (run_steps(&f, strategy.parallel.tp > 0 ? split : network, &strategy))                  \
             fail_msg("%s", f.error.message);                                                       \
         assert_string_equal(canonical(&f), events);                                                \
         arena_finish(&f.arena);                                                                    \
@@ -229,6 +260,8 @@ static void what_pytorch_refuses_is_refused(void **state)
         &(struct plm_strategy){
             .parallel = { .fsdp = 6, .reshard = PLM_RESHARD_TO, .reshard_to = 4 } },
         network, "4 must divide the 6 ranks");
+    refuse(&(struct plm_strategy){ .parallel = { .fsdp = 2, .tp = 2 }, .clip_grad_norm = 1 }, split,
+           "on two meshes");
     refuse(&(struct plm_strategy){ .parallel = { .fsdp1 = 1 } }, network, "shards nothing");
     refuse(
         &(struct plm_strategy){

@@ -84,6 +84,14 @@ const char *estimate_advice(struct simulation *sim, const struct plm_result *res
     plm_bytes temporaries = share_of(result, CATEGORY_TEMPORARY);
     bool in_step = strcmp(result->at.phase, "optimizer") == 0;
 
+    if (result->out_of_memory && result->failure.step < 0) {
+        buf_printf(
+            &buf, "the weights alone do not fit; %s",
+            is_16_bit(sim->strategy.precision)
+                ? "take a larger device, or split them with --fsdp or --tp"
+                : "take --precision bf16, a larger device, or split them with --fsdp or --tp");
+        return buf_string(&buf);
+    }
     buf_printf(&buf, "the peak is in the %s", result->at.phase);
     if (result->at.step >= 0)
         buf_printf(&buf, " of step %d", result->at.step);

@@ -194,17 +194,6 @@ static struct plm_memory figures(const struct simulation *sim)
                                 peak->reserved + simulation_outside(sim) };
 }
 
-/* finishes_at_all() - play the same schedule in the whole capacity */
-static bool finishes_at_all(struct simulation *sim)
-{
-    plm_bytes usable = simulation_usable(sim) / MEMORY_PAGE * MEMORY_PAGE;
-    struct replay replay = { 0 };
-
-    memory_reset(sim->memory, usable, sim->capacity);
-    replay_start(&replay, &sim->schedule, sim->memory, &sim->arena);
-    return replay_run(&replay, sim->schedule.event_count);
-}
-
 static struct tried *find_tried(const struct search *s, int64_t number)
 {
     for (size_t i = 0; i < s->tried_count; i++)
@@ -230,11 +219,56 @@ static int64_t micros_of(const struct plm_strategy *s)
     return count > 0 ? count : pp ? pp : 1;
 }
 
-/* try_number() - simulate a candidate, once */
-static enum plm_status try_number(struct search *s, int64_t number, const struct tried **ret)
+/* strategy_of() - the search's strategy with a candidate's batch */
+static struct plm_strategy strategy_of(const struct search *s, int64_t number)
+{
+    struct plm_strategy strategy = s->strategy;
+
+    strategy.batch = batch_of(s, number);
+    if (s->divisors)
+        search_micros(&strategy, s->share / strategy.batch);
+    return strategy;
+}
+
+/* simulate_number() - a candidate in the capacity less @cut; its checkpoints are those that fit with the margin */
+static enum plm_status simulate_number(const struct search *s,
+                                       int64_t number,
+                                       plm_bytes cut,
+                                       struct simulation *ret,
+                                       struct plm_error *reterr)
+{
+    struct plm_strategy strategy = strategy_of(s, number), chosen;
+
+    if (strategy.accumulate > MICRO_BATCHES)
+        strategy.accumulate = MICRO_BATCHES;
+    enum plm_status status =
+        search_checkpoint(s->subject, &strategy, s->cut, s->arena, &chosen, reterr);
+
+    return status == PLM_OK ? simulate(s->subject, &chosen, cut, ret, reterr) : status;
+}
+
+/* try_whole() - what an unsafe candidate does in the whole capacity, for the table */
+static enum plm_status try_whole(const struct search *s, struct tried *tried)
+{
+    struct simulation sim;
+
+    if (tried->candidate.safe || tried->impossible)
+        return PLM_OK;
+    enum plm_status status = simulate_number(s, tried->number, 0, &sim, s->reterr);
+
+    if (status != PLM_OK)
+        return status;
+    tried->candidate.finishes = !sim.replay.out_of_memory;
+    tried->candidate.peak = figures(&sim);
+    simulation_finish(&sim);
+    return PLM_OK;
+}
+
+/* try_number() - simulate a candidate with the margin, once */
+static enum plm_status try_number(struct search *s, int64_t number, struct tried **ret)
 {
     struct tried *known = find_tried(s, number), now = { .number = number };
-    struct plm_strategy strategy = s->strategy, chosen;
+    struct plm_strategy strategy = strategy_of(s, number);
     struct simulation sim;
     struct plm_error error;
 
@@ -242,21 +276,13 @@ static enum plm_status try_number(struct search *s, int64_t number, const struct
         *ret = known;
         return PLM_OK;
     }
-    strategy.batch = batch_of(s, number);
-    if (s->divisors)
-        search_micros(&strategy, s->share / strategy.batch);
     now.candidate.batch = strategy.batch;
     now.candidate.accumulate = micros_of(&strategy);
-    if (strategy.accumulate > MICRO_BATCHES)
-        strategy.accumulate = MICRO_BATCHES;
     if (s->options->progress)
         s->options->progress(s->options->progress_context, "searching the largest batch",
                              (unsigned)s->tried_count, 0);
-    enum plm_status status =
-        search_checkpoint(s->subject, &strategy, s->cut, s->arena, &chosen, &error);
+    enum plm_status status = simulate_number(s, number, s->cut, &sim, &error);
 
-    if (status == PLM_OK)
-        status = simulate(s->subject, &chosen, s->cut, &sim, &error);
     if (status == PLM_E_RANGE && number > 1) {
         now.impossible = now.beyond = true;
     } else if (status != PLM_OK) {
@@ -267,7 +293,7 @@ static enum plm_status try_number(struct search *s, int64_t number, const struct
         now.candidate.peak = figures(&sim);
         now.candidate.safe = !sim.replay.out_of_memory && memory_stats(sim.memory)->retries == 0 &&
                              leaves_room(&sim, s->cut);
-        now.candidate.finishes = now.candidate.safe || finishes_at_all(&sim);
+        now.candidate.finishes = now.candidate.safe;
         /* a run that ended early shows how far the tensors' bytes got: when those alone are too many, so are more */
         now.beyond = sim.replay.out_of_memory &&
                      sim.replay.peak.requested + memory_failure(sim.memory).requested >
@@ -290,7 +316,7 @@ static bool is_safe(const struct tried *tried)
 static enum plm_status bracket(struct search *s, int64_t *ret_low, int64_t *ret_high)
 {
     int64_t low = 0, last = last_number(s);
-    const struct tried *tried;
+    struct tried *tried;
 
     for (int64_t n = 1; low < last; n = n < last / 2 ? n * 2 : last) {
         enum plm_status status = try_number(s, n, &tried);
@@ -312,7 +338,7 @@ static enum plm_status bracket(struct search *s, int64_t *ret_low, int64_t *ret_
 static enum plm_status find_largest(struct search *s, int64_t *ret_number)
 {
     int64_t low = 0, high = 0;
-    const struct tried *tried;
+    struct tried *tried;
     enum plm_status status = bracket(s, &low, &high);
 
     while (status == PLM_OK && low + 1 < high) {
@@ -348,11 +374,13 @@ static enum plm_status fill_table(struct search *s, int64_t answer, struct plm_p
     int64_t first = answer > AROUND ? answer - AROUND : 1, last = last_number(s);
     struct plm_candidate *table = arena_array(s->arena, struct plm_candidate, 2 * AROUND + 2);
     size_t count = 0;
-    const struct tried *tried;
+    struct tried *tried;
 
     for (int64_t n = first; n <= answer + AROUND && n <= last; n++) {
         enum plm_status status = try_number(s, n, &tried);
 
+        if (status == PLM_OK)
+            status = try_whole(s, tried);
         if (status != PLM_OK)
             return status;
         if (!tried->impossible)

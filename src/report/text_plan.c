@@ -111,7 +111,7 @@ static void candidate_row(struct layout *layout,
     layout_bytes(layout, c->peak.allocated, "-", 12);
     layout_bytes(layout, c->peak.reserved, "-", 12);
     layout_bytes(layout, c->peak.device, "-", 12);
-    if (c->safe)
+    if (c->finishes)
         layout_bytes(layout, left, "nothing", 12);
     else
         layout_right(layout, "-", 12);
@@ -142,10 +142,9 @@ static void candidates(struct layout *layout, const struct plm_plan_result *plan
     for (size_t i = 0; i < plan->candidate_count; i++)
         candidate_row(layout, plan, &plan->candidates[i], accumulate);
     for (size_t i = 0; i < plan->candidate_count; i++)
-        if (!plan->candidates[i].safe) {
+        if (!plan->candidates[i].finishes) {
             layout_style(layout, STYLE_DIM);
-            buf_text(layout->out,
-                     "  of those that are not safe: what was reached when memory ran short\n");
+            buf_text(layout->out, "  where memory runs out: what was reached until then\n");
             layout_style(layout, STYLE_PLAIN);
             break;
         }

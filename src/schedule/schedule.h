@@ -18,7 +18,7 @@ enum event_kind {
     EVENT_TRY_ALLOC, /* the same, but failing is no error: see below */
     EVENT_FREE,      /* @allocation is released; it was allocated and not released before */
     EVENT_USE,       /* @allocation is used on @stream, another than its own (record_stream) */
-    EVENT_MARK,      /* @allocation is the number of a mark: a phase starts here */
+    EVENT_MARK,      /* @allocation is the number of a mark */
     EVENT_EMPTY,     /* empty_cache(): the allocator returns its cached memory */
 };
 
@@ -36,9 +36,9 @@ struct event {
  * ALLOC of 0 bytes is allowed at the end of a chain only: a plan that needs no workspace.
  */
 
-/* struct mark - where a phase of the run starts */
+/* struct mark - a place in the run; what lies between two marks is the phase that the second one names */
 struct mark {
-    const char *name; /* "model_load", "fwd", "bwd.1", "opt", "end" */
+    const char *name; /* "model_load", "fwd", "bwd", "opt", "end" */
     int32_t step;     /* -1 before the first step */
     uint32_t micro;   /* micro-batch of the step */
     size_t event;     /* index of its EVENT_MARK */

@@ -296,3 +296,16 @@ void op_div(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     run(g, args, &quot, ret);
 }
+
+/* op_floor_divide() - of integers, by a number: no gradient */
+void op_floor_divide(struct ghost *g, const struct op_args *args, struct tensor **ret)
+{
+    struct tensor *x = args->in[0];
+
+    if (!x)
+        return;
+    if (tensor_is_floating(x) || x->dtype == DTYPE_BOOL)
+        ghost_fail(g, PLM_E_MODEL, "of %s; integers were expected", dtype_defs[x->dtype].name);
+    else
+        ret[0] = pointwise_with_number(x, x->dtype);
+}

@@ -135,6 +135,7 @@ static void set_device(struct surroundings *around, const char *name)
         { "t4", 75, 40, 1024 },
         { "rtx4090", 89, 128, 1536 },
         { "h100", 90, 132, 2048 },
+        { "b200", 100, 148, 2048 },
     };
 
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++)

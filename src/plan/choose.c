@@ -180,6 +180,12 @@ enum plm_status search_checkpoint(const struct subject *subject,
         *ret = now;
         return status;
     }
+    now = with_places(strategy, places, count, arena);
+    status = fits(subject, &now, capacity_cut, &ok, &unused, reterr);
+    if (status != PLM_OK || !ok) { /* not even all of them are enough */
+        *ret = now;
+        return status;
+    }
     if (count <= MEASURED_MOST)
         status = measure(subject, strategy, places, count, arena, reterr);
     qsort(places, count, sizeof *places, by_worth);

@@ -3,7 +3,7 @@
 
 #include "report/text.h"
 
-enum { NAME = 26, PHASE = 14 };
+enum { NAME = 24, PHASE = 17 };
 
 static void row(struct layout *layout, const struct plm_rank *rank)
 {

@@ -43,6 +43,7 @@ struct chunk {
     struct tensor **gradients; /* [out->count]: buffers that wait for the backward */
     struct tensor **input_gradients; /* [in->count]: until they are sent */
     struct tensor *loss;
+    struct held *held;                       /* of reentrant checkpoints: until the backward */
     struct split *split;                     /* zero-bubble: between the two halves */
     struct sent forward_send, backward_send; /* lowered schedules: until the wait */
 };

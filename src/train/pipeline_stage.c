@@ -190,6 +190,8 @@ void stage_forward(struct pipeline *p, struct stage *s, int32_t micro)
     g->grad_enabled = true;
     give_args(p, s, c);
     execute_call(run, &s->call, s->frame);
+    c->held = run->held;
+    run->held = NULL;
     g->op = OP_COUNT;
     g->path = 0;
     for (uint32_t i = 0; i < s->call.out_count; i++) {
@@ -271,6 +273,13 @@ static void finish_chunk(struct pipeline *p, struct stage *s, struct chunk *c)
         value_set(g, &c->args[i], (struct value){ 0 });
 }
 
+static void release_held(struct run *run, struct chunk *c)
+{
+    run->held = c->held;
+    c->held = NULL;
+    region_release(run);
+}
+
 static void run_backward(struct pipeline *p, struct stage *s, struct chunk *c, uint32_t micro)
 {
     struct run *run = p->run;
@@ -283,7 +292,7 @@ static void run_backward(struct pipeline *p, struct stage *s, struct chunk *c, u
         autograd_run(&run->ghost, &(struct autograd_call){ .roots = roots.edges,
                                                            .grads = roots.grads,
                                                            .root_count = roots.count });
-    region_release(run);
+    release_held(run, c);
     if (run->wrapper && run->wrapper->after_backward)
         run->wrapper->after_backward(run, micro);
     for (size_t i = 0; i < s->in->count; i++)
@@ -384,6 +393,7 @@ void stage_clear(struct pipeline *p, struct stage *s)
             tensor_drop(c->input_gradients[i]);
             c->received[i] = c->input_gradients[i] = NULL;
         }
+        release_held(p->run, c);
         tensor_drop(c->loss);
         c->loss = NULL;
         sent_drop(g, &c->forward_send);

@@ -20,6 +20,15 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
     if (p->tp > 1 && !any)
         return plm_fail(reterr, PLM_E_USAGE,
                         "tp: the model marks no linear layer with 'tensor_parallel'");
+    /* one foreach call over DTensors and plain tensors, which PyTorch refuses */
+    if (p->fsdp == 0 && run->strategy->clip_grad_norm > 0)
+        return plm_fail(
+            reterr, PLM_E_USAGE,
+            "tp: clip_grad_norm_ fails in PyTorch on a mix of split and whole parameters");
+    if (p->fsdp == 0 && run->strategy->precision == PLM_PRECISION_AMP_FP16)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "tp: GradScaler fails in PyTorch on a mix of split and whole parameters; "
+                        "amp-bf16 needs none");
     return PLM_OK;
 }
 

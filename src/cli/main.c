@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -167,11 +168,19 @@ static enum exit_status run(struct cli *cli, int argc, char **argv)
     return fail(&error);
 }
 
+/* no_memory() - nothing can be cleaned up, and nothing need be: files are written once their text is complete */
+static void no_memory(size_t bytes)
+{
+    fprintf(stderr, "plimsoll: out of memory: %zu more bytes were needed\n", bytes);
+    _exit(EXIT_TROUBLE);
+}
+
 int main(int argc, char **argv)
 {
     struct cli cli = { .stdout_closed = open_standard() };
     enum exit_status status;
 
+    arena_set_handler(no_memory);
     signal(SIGXFSZ, SIG_IGN); /* a write that is too large fails instead, and its file is removed */
     cli.options.arena = &cli.arena;
     cli.context = plm_context_create();

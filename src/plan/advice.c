@@ -72,6 +72,16 @@ static const char *remedy_for_step(const struct simulation *sim)
     return remedy_for_states(sim);
 }
 
+/* failed_activation() - the request that did not fit, when it came while activations are made */
+static plm_bytes failed_activation(const struct plm_result *result)
+{
+    const char *phase = result->failure.phase;
+
+    if (!result->out_of_memory || (strcmp(phase, "forward") != 0 && strcmp(phase, "backward") != 0))
+        return 0;
+    return result->failure.request;
+}
+
 const char *estimate_advice(struct simulation *sim, const struct plm_result *result)
 {
     struct buf buf = { .arena = &sim->arena };
@@ -102,6 +112,10 @@ const char *estimate_advice(struct simulation *sim, const struct plm_result *res
     if (in_step && temporaries > 0)
         buf_printf(&buf, ", with %s of its temporaries; lower it by %s",
                    units_format_bytes(temporaries, text), remedy_for_step(sim));
+    else if (failed_activation(result) > activations && failed_activation(result) >= model)
+        buf_printf(&buf, ", and the %s asked for %s more; lower it by %s", result->failure.phase,
+                   units_format_bytes(failed_activation(result), text),
+                   remedy_for_activations(sim));
     else if (activations >= model)
         buf_printf(&buf, ", with %s of activations and their gradients; lower it by %s",
                    units_format_bytes(activations, text), remedy_for_activations(sim));

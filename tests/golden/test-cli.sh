@@ -277,6 +277,13 @@ status 2 estimate mlp -o .
 "$plimsoll" --version >&- 2>"$folder/err"
 report $(($? != 3)) "status 3: standard output is closed"
 says "standard output: it is closed"
+if (ulimit -v 100000 && "$plimsoll" --version) >/dev/null 2>&1; then # a sanitizer's build needs more
+    echo old >"$folder/kept.svg"
+    (ulimit -v 100000 && cd "$folder" && "$plimsoll" timeline mlp --set layers=60000 --set width=8 -o kept.svg) 2>"$folder/err"
+    report $(($? != 3)) "status 3: out of memory"
+    says "out of memory"
+    holds kept.svg old "keeps"
+fi
 if [ -w /dev/full ]; then
     "$plimsoll" estimate mlp --batch 4 >/dev/full 2>"$folder/err"
     report $(($? != 3)) "status 3: the disk is full"

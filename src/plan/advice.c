@@ -26,12 +26,26 @@ static bool is_16_bit(enum plm_precision precision)
     return precision == PLM_PRECISION_BF16 || precision == PLM_PRECISION_FP16;
 }
 
+/* remedy_for_pipeline() - what is in flight: fewer micro-batches, smaller ones, or less of each */
+static const char *remedy_for_pipeline(const struct plm_strategy *s)
+{
+    if (s->parallel.schedule != PLM_SCHEDULE_1F1B)
+        return "--schedule 1f1b (fewer micro-batches in flight), or a smaller batch with more "
+               "--microbatches";
+    if (s->checkpoint == PLM_CHECKPOINT_NONE)
+        return "--checkpoint full (recomputes activations), another --pp-split, or a smaller batch "
+               "with more --microbatches";
+    return "another --pp-split, or a smaller batch with more --microbatches";
+}
+
 static const char *remedy_for_activations(const struct simulation *sim)
 {
     const struct plm_strategy *s = &sim->strategy;
 
     if (s->eval)
         return "a smaller batch";
+    if (s->parallel.pp > 1)
+        return remedy_for_pipeline(s);
     if (s->checkpoint == PLM_CHECKPOINT_NONE && sim->graph->place_count > 0)
         return "--checkpoint full (recomputes activations), or a smaller batch with --accumulate";
     if (s->precision == PLM_PRECISION_FP32)
@@ -128,7 +142,7 @@ const char *estimate_advice(struct simulation *sim, const struct plm_result *res
 void estimate_unverified(struct simulation *sim, struct plm_result *result)
 {
     const struct plm_strategy *s = &sim->strategy;
-    const char **list = arena_array(&sim->arena, const char *, 8);
+    const char **list = arena_array(&sim->arena, const char *, 16);
     size_t count = 0;
 
     if (s->optimizer == PLM_OPTIMIZER_LION)
@@ -143,6 +157,12 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
         list[count++] = "framework pytorch-2.6 with models of transformers 5.24";
     if (s->parallel.fsdp1 > 0)
         list[count++] = "fsdp1: when memory that another stream uses comes back (record_stream)";
+    if (s->parallel.pp > 1 && s->clip_grad_norm > 0)
+        list[count++] = "clip-grad-norm over the stages of a pipeline (mirrors torchtitan)";
+    if (s->parallel.pp > 1 && s->parallel.tp > 1)
+        list[count++] = "pp together with tp";
+    if (s->parallel.pp > 1 && strcmp(sim->framework->name, "pytorch-2.15") != 0)
+        list[count++] = "pp under an older framework (the schedules are those of pytorch-2.15)";
     result->unverified = list;
     result->unverified_count = count;
 }

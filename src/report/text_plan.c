@@ -185,6 +185,7 @@ void text_plan(const struct report *report, struct buf *out)
     candidates(&layout, report->plan);
     margin(&layout, report->plan);
     text_figures(&layout, report->result);
+    text_ranks(&layout, report->result);
     text_doubts(&layout, report->result);
     buf_char(out, '\n');
     text_subject(&layout, report, false);

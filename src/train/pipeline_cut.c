@@ -543,7 +543,7 @@ static void describe(struct cutting *c)
     struct pipeline *p = c->p;
     struct buf text = { .arena = c->run->arena };
 
-    buf_text(&text, "blocks ");
+    buf_text(&text, p->shape.local > 1 || c->blocks_of[p->rank] > 1 ? "blocks " : "block ");
     for (int32_t i = 0; i < p->shape.local; i++) {
         uint32_t first = 0, count = c->blocks_of[p->stages[i].index];
 

@@ -151,8 +151,6 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
         list[count++] = "optimizer adamw-8bit (mirrors bitsandbytes)";
     if (sim->memory_options.settings.backend == MEMORY_ASYNC)
         list[count++] = "allocator backend:cudaMallocAsync (approximate)";
-    if (s->checkpoint_reentrant && s->checkpoint != PLM_CHECKPOINT_NONE)
-        list[count++] = "checkpoint-reentrant under the full loop";
     if (strcmp(sim->framework->name, "pytorch-2.6") == 0)
         list[count++] = "framework pytorch-2.6 with models of transformers 5.24";
     if (s->parallel.fsdp1 > 0)

@@ -222,6 +222,8 @@ static const char expected_json[] =
     "    \"block\": \"h.0\",\n"
     "    \"minimum_capacity_bytes\": null\n"
     "  },\n"
+    "  \"ranks\": [],\n"
+    "  \"rank_reason\": null,\n"
     "  \"steps\": [\n"
     "    {\n"
     "      \"step\": 0,\n"
@@ -430,6 +432,8 @@ static const struct plm_candidate candidates[] = {
 static const struct plm_plan_result plan_result = {
     .batch = 8,
     .accumulate = 2,
+    .data_parallel = 1,
+    .gpus = 1,
     .margin = GIB(0.5),
     .reserve = GIB(1),
     .capacity = GIB(8),
@@ -468,9 +472,9 @@ static const char expected_plan[] =
     "     batch accum   allocated    reserved      device        free  verdict\n"
     "         7 ×   2    3.25 GiB    3.50 GiB    4.00 GiB    4.00 GiB  safe\n"
     ">        8 ×   2    4.25 GiB    4.50 GiB    5.00 GiB    3.00 GiB  safe\n"
-    "         9 ×   2    7.25 GiB    7.25 GiB    7.75 GiB           -  in the margin\n"
+    "         9 ×   2    7.25 GiB    7.25 GiB    7.75 GiB  256.00 MiB  in the margin\n"
     "        10 ×   2    7.25 GiB    7.50 GiB    8.00 GiB           -  out of memory\n"
-    "  of those that are not safe: what was reached when memory ran short\n"
+    "  where memory runs out: what was reached until then\n"
     "\n"
     "Margin\n"
     "  512.00 MiB stay free: because; and 1.00 GiB on top for others\n"
@@ -504,7 +508,8 @@ static void a_plan_is_json_with_candidates(void **state)
     const char *json = plan(&arena, &renderer_json, &plan_result);
 
     assert_non_null(strstr(json,
-                           "\n  \"batch\": 8,\n  \"accumulate\": 2,\n  \"global_batch\": 16,\n"
+                           "\n  \"batch\": 8,\n  \"accumulate\": 2,\n  \"data_parallel\": 1,\n"
+                           "  \"gpus\": 1,\n  \"global_batch\": 16,\n"
                            "  \"margin_bytes\": 536870912,\n"));
     assert_non_null(strstr(json, "\"batch\": 10,\n      \"accumulate\": 2,\n"));
     assert_non_null(strstr(json, "\"finishes\": false,\n      \"safe\": false\n"));

@@ -5,23 +5,23 @@
  * and 10.0, with its arguments and descriptors in device memory; elsewhere one product for each group that has
  * rows. Which they are depends on values, so the model says how many.
  */
+#include <string.h>
+
 #include "ghost/kernels.h"
 #include "ops/blas.h"
 #include "ops/ops.h"
 
 enum { SAVED_ROWS, SAVED_MATRICES, SAVED_ENDS, SAVED_COUNT };
+enum { CALLS, DTYPE, ROWS, MATRICES, INNER, OUTER, TRANSPOSED, NUMBER_COUNT };
 
 /* grouped_scratch() - what a call takes beside its output; @of_matrices: the gradient of the matrices */
-static void grouped_scratch(struct ghost *g,
-                            const struct tensor *matrices,
-                            int64_t calls,
-                            bool of_matrices)
+static void grouped_scratch(struct ghost *g, const int64_t *numbers, bool of_matrices)
 {
     enum { ARGUMENTS = 60 }; /* of a group: sizes, pointers, strides */
     int cc = g->around.cc;
 
-    if (matrices->dtype != DTYPE_BFLOAT16 || (cc != 90 && cc != 100)) {
-        for (int64_t i = 0; i < calls && !g->halt; i++)
+    if (numbers[DTYPE] != DTYPE_BFLOAT16 || (cc != 90 && cc != 100)) {
+        for (int64_t i = 0; i < numbers[CALLS] && !g->halt; i++)
             blas_workspace(g);
         return;
     }
@@ -30,65 +30,92 @@ static void grouped_scratch(struct ghost *g,
     enum category outer = g->category;
 
     g->category = CATEGORY_TEMPORARY;
-    TENSOR_AUTO *arguments = tensor_new_bytes(g, (plm_bytes)(ARGUMENTS * matrices->sizes[0]));
+    TENSOR_AUTO *arguments = tensor_new_bytes(g, (plm_bytes)(ARGUMENTS * numbers[MATRICES]));
     TENSOR_AUTO *maps = tensor_new_bytes(g, (plm_bytes)(each * g->around.sm_count));
 
     g->category = outer;
 }
 
-/* _grouped_mm_mat2_backward(), then _grouped_mm_mat1_backward(): both in the layout of what they are the gradient of */
+/* matrices_gradient() - in the layout of the matrices, whose columns may be what is contiguous */
+static struct tensor *matrices_gradient(struct ghost *g, const int64_t *numbers)
+{
+    int64_t count = numbers[MATRICES], inner = numbers[INNER], outer = numbers[OUTER];
+    int64_t strides[] = { inner * outer, numbers[TRANSPOSED] ? 1 : outer,
+                          numbers[TRANSPOSED] ? inner : 1 };
+
+    return tensor_new_strided(g, (enum dtype)numbers[DTYPE], 3, (int64_t[]){ count, inner, outer },
+                              strides);
+}
+
+/* _grouped_mm_mat2_backward(), then _grouped_mm_mat1_backward() */
 static void grouped_apply(struct ghost *g,
                           struct node *n,
                           struct tensor *const *grads,
                           struct tensor **ret)
 {
-    TENSOR_AUTO *rows = node_saved(n, SAVED_ROWS);
-    TENSOR_AUTO *matrices = node_saved(n, SAVED_MATRICES);
+    const int64_t *numbers = n->numbers;
+    TENSOR_AUTO *rows = node_needs(n, 1) ? node_saved(n, SAVED_ROWS) : NULL;
+    TENSOR_AUTO *matrices = node_needs(n, 0) ? node_saved(n, SAVED_MATRICES) : NULL;
     TENSOR_AUTO *ends = node_saved(n, SAVED_ENDS);
 
     (void)grads;
-    if (!rows || !matrices || !ends)
+    if (!ends || g->halt)
         return;
     if (node_needs(n, 1)) {
-        ret[1] = tensor_like(g, matrices, matrices->dtype);
-        grouped_scratch(g, matrices, n->numbers[0], true);
+        ret[1] = matrices_gradient(g, numbers);
+        grouped_scratch(g, numbers, true);
     }
     if (node_needs(n, 0)) {
-        ret[0] = tensor_like(g, rows, rows->dtype);
-        grouped_scratch(g, matrices, n->numbers[0], false);
+        ret[0] = tensor_new_sizes(g, (enum dtype)numbers[DTYPE], numbers[ROWS], numbers[INNER]);
+        grouped_scratch(g, numbers, false);
     }
 }
 
 static const struct backward grouped_backward = { "GroupedMmBackward0", grouped_apply };
 
-void op_grouped_mm(struct ghost *g, const struct op_args *args, struct tensor **ret)
+static bool fits(struct ghost *g,
+                 const struct tensor *rows,
+                 const struct tensor *matrices,
+                 const struct tensor *ends)
 {
-    struct tensor *rows = args->in[0], *matrices = args->in[1], *ends = args->in[2];
-    int64_t calls = op_int(args, KEY_CALLS);
     char a[TENSOR_TEXT], b[TENSOR_TEXT];
 
-    if (!rows || !matrices || !ends)
-        return;
     if (rows->dims != 2 || matrices->dims != 3 || rows->sizes[1] != matrices->sizes[1] ||
-        ends->dims != 1 || ends->sizes[0] != matrices->sizes[0]) {
+        ends->dims != 1 || ends->sizes[0] != matrices->sizes[0])
         ghost_fail(g, PLM_E_MODEL,
                    "%s rows and %s matrices do not fit, or there is not an end for each",
                    tensor_text(rows, a), tensor_text(matrices, b));
-        return;
-    }
-    if (rows->dtype != matrices->dtype || ends->dtype != DTYPE_INT32) {
+    else if (rows->dtype != matrices->dtype || ends->dtype != DTYPE_INT32)
         ghost_fail(g, PLM_E_MODEL, "of %s, %s and %s; two of one type and int32 were expected",
                    dtype_defs[rows->dtype].name, dtype_defs[matrices->dtype].name,
                    dtype_defs[ends->dtype].name);
-        return;
-    }
-    struct node *n = node_new(g, &grouped_backward, args->in, 2, SAVED_COUNT, 1);
+    return !g->halt;
+}
 
-    node_save(n, SAVED_ROWS, rows);
-    node_save(n, SAVED_MATRICES, matrices);
+void op_grouped_mm(struct ghost *g, const struct op_args *args, struct tensor **ret)
+{
+    struct tensor *rows = args->in[0], *matrices = args->in[1], *ends = args->in[2];
+
+    if (!rows || !matrices || !ends || !fits(g, rows, matrices, ends))
+        return;
+    const int64_t numbers[NUMBER_COUNT] = {
+        [CALLS] = op_int(args, KEY_CALLS),
+        [DTYPE] = (int64_t)rows->dtype,
+        [ROWS] = rows->sizes[0],
+        [MATRICES] = matrices->sizes[0],
+        [INNER] = matrices->sizes[1],
+        [OUTER] = matrices->sizes[2],
+        [TRANSPOSED] = matrices->strides[2] != 1,
+    };
+    struct node *n = node_new(g, &grouped_backward, args->in, 2, SAVED_COUNT, NUMBER_COUNT);
+
+    if (tensor_requires_grad(matrices))
+        node_save(n, SAVED_ROWS, rows);
+    if (tensor_requires_grad(rows))
+        node_save(n, SAVED_MATRICES, matrices);
     node_save(n, SAVED_ENDS, ends);
     if (n)
-        n->numbers[0] = calls;
-    ret[0] = node_attach(n, tensor_new_sizes(g, rows->dtype, rows->sizes[0], matrices->sizes[2]));
-    grouped_scratch(g, matrices, calls, false);
+        memcpy(n->numbers, numbers, sizeof numbers);
+    ret[0] = node_attach(n, tensor_new_sizes(g, rows->dtype, rows->sizes[0], numbers[OUTER]));
+    grouped_scratch(g, numbers, false);
 }

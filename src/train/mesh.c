@@ -1,6 +1,8 @@
 /* train/mesh.c - the mesh of a parallel run: its sizes, and a rank's place in it */
 #include "train/mesh.h"
 
+enum { GPUS_MOST = 1 << 20 };
+
 static int64_t at_least_1(int64_t size)
 {
     return size > 1 ? size : 1;
@@ -28,7 +30,76 @@ struct mesh_place mesh_sizes(const struct plm_parallel *p)
     return sizes;
 }
 
-enum plm_status mesh_complete(struct plm_parallel *p, struct plm_error *reterr)
+/* check_size() - so that products of sizes stay far within 64 bits */
+static enum plm_status check_size(const char *option, int64_t size, struct plm_error *reterr)
+{
+    if (size < 0 || size > GPUS_MOST)
+        return plm_fail(reterr, PLM_E_USAGE, "%s: from 1 to %d GPUs", option, GPUS_MOST);
+    return PLM_OK;
+}
+
+static enum plm_status check_sizes(const struct plm_parallel *p, struct plm_error *reterr)
+{
+    const struct {
+        const char *option;
+        int64_t size;
+    } sizes[] = {
+        { "ddp", p->ddp },
+        { "data-parallel", p->data_parallel },
+        { "fsdp", p->fsdp },
+        { "fsdp1", p->fsdp1 },
+        { "hsdp", p->hsdp_replicate },
+        { "hsdp", p->hsdp_shard },
+        { "zero-redundancy", p->zero_optimizer },
+        { "gpus", p->gpus },
+        { "tp", p->tp },
+        { "pp", p->pp },
+        { "cp", p->cp },
+        { "ep", p->ep },
+    };
+    enum plm_status status = PLM_OK;
+
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && !status; i++)
+        status = check_size(sizes[i].option, sizes[i].size, reterr);
+    if (!status)
+        status = check_size("hsdp", p->hsdp_replicate * p->hsdp_shard, reterr);
+    if (!status)
+        status = check_size("pp × tp", at_least_1(p->pp) * at_least_1(p->tp), reterr);
+    if (!status)
+        status = check_size("pp × tp × cp",
+                            at_least_1(p->pp) * at_least_1(p->tp) * at_least_1(p->cp), reterr);
+    return status;
+}
+
+/* check_options() - options of a way of parallelism that is not used */
+static enum plm_status check_options(const struct plm_parallel *p, struct plm_error *reterr)
+{
+    bool ddp = p->ddp > 0 || p->zero_optimizer > 0, fsdp1 = p->fsdp1 > 0;
+    bool sharded = p->fsdp > 0 || p->hsdp_shard > 0 || fsdp1;
+    const struct {
+        const char *option;
+        bool given, used;
+        const char *needs;
+    } options[] = {
+        { "bucket-cap-mb", p->bucket_cap_mb > 0, ddp, "--ddp N" },
+        { "gradient-as-bucket-view", p->gradient_as_bucket_view, ddp, "--ddp N" },
+        { "find-unused-parameters", p->find_unused_parameters, ddp, "--ddp N" },
+        { "reshard-after-forward", p->reshard != PLM_RESHARD_DEFAULT, sharded, "--fsdp N" },
+        { "fsdp-param-dtype", p->param_dtype != PLM_REDUCED_DEFAULT, sharded, "--fsdp N" },
+        { "fsdp-reduce-dtype", p->reduce_dtype != PLM_REDUCED_DEFAULT, sharded, "--fsdp N" },
+        { "fsdp-cpu-offload", p->cpu_offload, sharded, "--fsdp N" },
+        { "fsdp-no-sync", p->fsdp_no_sync, sharded, "--fsdp N" },
+        { "fsdp-forward-prefetch", p->fsdp_forward_prefetch, fsdp1, "--fsdp1 N" },
+    };
+
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (options[i].given && !options[i].used)
+            return plm_fail(reterr, PLM_E_USAGE, "%s: needs %s", options[i].option,
+                            options[i].needs);
+    return PLM_OK;
+}
+
+static enum plm_status share_gpus(struct plm_parallel *p, struct plm_error *reterr)
 {
     struct plm_parallel chosen = *p;
     int64_t gpus = p->gpus, data;
@@ -54,6 +125,15 @@ enum plm_status mesh_complete(struct plm_parallel *p, struct plm_error *reterr)
                         (long long)gpus, (long long)model, (long long)data, (long long)sizes.data);
     p->ddp = data;
     return PLM_OK;
+}
+
+enum plm_status mesh_complete(struct plm_parallel *p, struct plm_error *reterr)
+{
+    enum plm_status status = check_sizes(p, reterr);
+
+    if (!status)
+        status = share_gpus(p, reterr);
+    return status ? status : check_options(p, reterr);
 }
 
 struct mesh_place mesh_place(const struct plm_parallel *parallel, int64_t rank)

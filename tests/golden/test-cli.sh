@@ -106,6 +106,12 @@ prints "--checkpoint blocks="
 prints "--frozen 'wpe|it'\\''s'"
 status 1 estimate mlp --capacity 300MiB --minimum-capacity
 prints "minimum"
+status 2 estimate mlp --hsdp 9223372036854775807x9223372036854775807
+says "hsdp: from 1 to 1048576 GPUs"
+status 2 plan mlp --device t4 --pp 9223372036854775807
+says "pp: from 1 to 1048576 GPUs"
+status 2 estimate mlp --gradient-as-bucket-view
+says "gradient-as-bucket-view: needs --ddp N"
 status 2 estimate mlp --device T4.
 says "did you mean 't4'?"
 status 2 estimate mlp --set width

@@ -100,7 +100,6 @@ enum plm_schedule {
 };
 enum plm_reshard { PLM_RESHARD_DEFAULT, PLM_RESHARD_TRUE, PLM_RESHARD_FALSE, PLM_RESHARD_TO };
 enum plm_reduced { PLM_REDUCED_DEFAULT, PLM_REDUCED_FP32, PLM_REDUCED_BF16, PLM_REDUCED_FP16 };
-enum plm_recompute { PLM_RECOMPUTE_NONE, PLM_RECOMPUTE_SELECTIVE, PLM_RECOMPUTE_FULL };
 
 /* struct plm_parallel - more than one GPU; numbers of ranks, 0 where a technique is not used */
 struct plm_parallel {
@@ -109,10 +108,9 @@ struct plm_parallel {
     int64_t fsdp;          /* fully_shard (FSDP2) */
     int64_t fsdp1;         /* FullyShardedDataParallel */
     int64_t hsdp_replicate, hsdp_shard;
-    int64_t zero;           /* DeepSpeed's stage, 1 to 3, over @gpus ranks */
     int64_t zero_optimizer; /* ZeroRedundancyOptimizer over that many ranks, under DDP */
     int64_t gpus;           /* in all; 0: the product of the others */
-    int64_t tp, pp, cp, ep;
+    int64_t tp, pp;
     double bucket_cap_mb;                                 /* 0: the framework's */
     bool gradient_as_bucket_view, find_unused_parameters; /* of DistributedDataParallel */
     enum plm_reshard reshard;
@@ -121,16 +119,10 @@ struct plm_parallel {
     bool cpu_offload;
     bool fsdp_forward_prefetch; /* FullyShardedDataParallel(forward_prefetch=True) */
     bool fsdp_no_sync;          /* gradients are reduced in the last micro-batch only */
-    const char *deepspeed;      /* a DeepSpeed configuration in JSON */
-    bool sequence_parallel, megatron;
     enum plm_schedule schedule;
     int64_t virtual_stages; /* of interleaved:V */
     int64_t microbatches;
     const char *pp_split; /* "4,4,3,5": blocks of each stage */
-    double moe_imbalance; /* most loaded expert against the mean; 0: 1 */
-    bool distributed_optimizer;
-    enum plm_recompute recompute;
-    int64_t recompute_layers;
     int64_t
         rank; /* with has_rank: the one that is simulated; otherwise one of each class, and the worst is reported */
     bool has_rank;

@@ -38,10 +38,7 @@ struct nccl_bytes nccl_bytes(const struct plm_strategy *strategy)
     add_communicator(&sum, p->fsdp1);
     add_communicator(&sum, p->hsdp_replicate);
     add_communicator(&sum, p->hsdp_shard);
-    add_communicator(&sum, p->zero > 0 ? p->gpus : 0);
     add_communicator(&sum, p->tp);
     add_communicator(&sum, p->pp);
-    add_communicator(&sum, p->cp);
-    add_communicator(&sum, p->ep);
     return sum;
 }

@@ -65,11 +65,6 @@ WORDS(words_reshard,
       [PLM_RESHARD_TRUE] = "true",
       [PLM_RESHARD_FALSE] = "false");
 
-WORDS(words_recompute,
-      [PLM_RECOMPUTE_NONE] = "none",
-      [PLM_RECOMPUTE_SELECTIVE] = "selective",
-      [PLM_RECOMPUTE_FULL] = "full");
-
 WORDS(words_workspace,
       [PLM_WORKSPACE_AUTO] = "auto",
       [PLM_WORKSPACE_NONE] = "none");

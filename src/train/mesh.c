@@ -17,10 +17,9 @@ struct mesh_place mesh_sizes(const struct plm_parallel *p)
 {
     struct mesh_place sizes = {
         .pipeline = at_least_1(p->pp),
-        .context = at_least_1(p->cp),
         .tensor = at_least_1(p->tp),
     };
-    int64_t model = sizes.pipeline * sizes.context * sizes.tensor;
+    int64_t model = sizes.pipeline * sizes.tensor;
 
     sizes.data = at_least_1(larger(p->ddp, larger(p->fsdp, p->fsdp1)));
     sizes.data = larger(sizes.data, p->zero_optimizer);
@@ -108,15 +107,14 @@ static enum plm_status share_gpus(struct plm_parallel *p, struct plm_error *rete
         return PLM_OK;
     chosen.gpus = 0;
     struct mesh_place sizes = mesh_sizes(&chosen);
-    int64_t model = sizes.pipeline * sizes.context * sizes.tensor;
+    int64_t model = sizes.pipeline * sizes.tensor;
 
     if (gpus % model != 0)
-        return plm_fail(
-            reterr, PLM_E_USAGE,
-            "gpus: %lld are not a multiple of the %lld that hold one model (tp × pp × cp)",
-            (long long)gpus, (long long)model);
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "gpus: %lld are not a multiple of the %lld that hold one model (tp × pp)",
+                        (long long)gpus, (long long)model);
     data = gpus / model;
-    if (p->zero > 0 || data == sizes.data)
+    if (data == sizes.data)
         return PLM_OK;
     if (sizes.data > 1)
         return plm_fail(reterr, PLM_E_USAGE,
@@ -142,8 +140,6 @@ struct mesh_place mesh_place(const struct plm_parallel *parallel, int64_t rank)
 
     place.tensor = rank % sizes.tensor;
     rank /= sizes.tensor;
-    place.context = rank % sizes.context;
-    rank /= sizes.context;
     place.data = rank % sizes.data;
     place.pipeline = rank / sizes.data;
     return place;
@@ -153,14 +149,12 @@ int64_t mesh_rank(const struct plm_parallel *parallel, struct mesh_place place)
 {
     struct mesh_place sizes = mesh_sizes(parallel);
 
-    return ((place.pipeline * sizes.data + place.data) * sizes.context + place.context) *
-               sizes.tensor +
-           place.tensor;
+    return (place.pipeline * sizes.data + place.data) * sizes.tensor + place.tensor;
 }
 
 int64_t mesh_count(const struct plm_parallel *parallel)
 {
     struct mesh_place sizes = mesh_sizes(parallel);
 
-    return sizes.pipeline * sizes.data * sizes.context * sizes.tensor;
+    return sizes.pipeline * sizes.data * sizes.tensor;
 }

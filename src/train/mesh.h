@@ -1,7 +1,7 @@
 /*
  * train/mesh.h - where a rank stands in the mesh of a parallel run
  *
- * Ranks are numbered as torchtitan's device mesh does ("pp", "dp", "cp", "tp"): tensor-parallel neighbours first, pipeline stages last.
+ * Ranks are numbered as torchtitan's device mesh does ("pp", "dp", "tp"): tensor-parallel neighbours first, pipeline stages last.
  */
 #ifndef PLM_TRAIN_MESH_H
 #define PLM_TRAIN_MESH_H
@@ -10,7 +10,7 @@
 #include "plimsoll/plimsoll.h"
 
 struct mesh_place {
-    int64_t pipeline, data, context, tensor;
+    int64_t pipeline, data, tensor;
 };
 
 /* mesh_sizes() - of the mesh in each direction, at least 1 */

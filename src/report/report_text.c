@@ -76,7 +76,7 @@ void text_subject(struct layout *layout, const struct report *report, bool batch
     layout_style(layout, STYLE_PLAIN);
 }
 
-/* text_place() - "the backward of step 1, at linear (h.11.mlp)" */
+/* text_place() - "the backward of step 1, in linear (h.11.mlp)" */
 void text_place(struct buf *out, const char *phase, int step, const char *op, const char *block)
 {
     buf_printf(out, "%s", phase ? phase : "the run");
@@ -269,7 +269,7 @@ static void shares(struct layout *layout,
     if (count > most) {
         char others[32];
 
-        snprintf(others, sizeof others, "%zu others", count - most);
+        snprintf(others, sizeof others, "%zu other%s", count - most, count - most == 1 ? "" : "s");
         buf_text(layout->out, "  ");
         layout_style(layout, STYLE_DIM);
         layout_left(layout, others, 28);

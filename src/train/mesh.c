@@ -53,8 +53,6 @@ static enum plm_status check_sizes(const struct plm_parallel *p, struct plm_erro
         { "gpus", p->gpus },
         { "tp", p->tp },
         { "pp", p->pp },
-        { "cp", p->cp },
-        { "ep", p->ep },
     };
     enum plm_status status = PLM_OK;
 
@@ -64,9 +62,6 @@ static enum plm_status check_sizes(const struct plm_parallel *p, struct plm_erro
         status = check_size("hsdp", p->hsdp_replicate * p->hsdp_shard, reterr);
     if (!status)
         status = check_size("pp × tp", at_least_1(p->pp) * at_least_1(p->tp), reterr);
-    if (!status)
-        status = check_size("pp × tp × cp",
-                            at_least_1(p->pp) * at_least_1(p->tp) * at_least_1(p->cp), reterr);
     return status;
 }
 

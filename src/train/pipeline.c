@@ -37,7 +37,7 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
         return plm_fail(
             reterr, PLM_E_USAGE,
             "zero-grad-at: a pipeline's schedule runs forward and backward in one call");
-    if (p->fsdp > 0 || p->fsdp1 > 0 || p->hsdp_shard > 0 || p->zero > 0)
+    if (p->fsdp > 0 || p->fsdp1 > 0 || p->hsdp_shard > 0)
         return plm_fail(
             reterr, PLM_E_USAGE,
             "pp: with sharded data parallelism, whose gradients a pipeline reduces at the "

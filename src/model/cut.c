@@ -23,6 +23,7 @@ struct cutter {
     size_t step_count, step_capacity;
     uint32_t *blocks;
     size_t block_count, block_capacity;
+    size_t model_end;
 };
 
 static bool is_block(const struct graph_step *step)
@@ -147,6 +148,8 @@ static void enter_and_leave(struct cutter *c, unsigned depth, const struct graph
     push(c, cut_drop(c->arena, inside, inner->slot_count));
     for (uint32_t i = 0; i < call->drop_count; i++)
         push(c, cut_drop(c->arena, call->drop[i] + outside, 1));
+    if (depth == 0)
+        c->model_end = c->step_count;
 }
 
 static void spell_out(struct cutter *c, unsigned depth)
@@ -235,6 +238,8 @@ enum plm_status cut_row(const struct graph *graph,
     body->slot_names = names;
     body->steps = c.steps;
     body->step_count = c.step_count;
-    *ret = (struct cut_row){ body, c.blocks, (uint32_t)c.block_count };
+    if (c.found_count == 1) /* the blocks are main's own */
+        c.model_end = c.step_count;
+    *ret = (struct cut_row){ body, c.blocks, (uint32_t)c.block_count, c.model_end };
     return PLM_OK;
 }

@@ -121,6 +121,7 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
         .reduce_dtype = reduced_dtype(parallel->reduce_dtype),
         .offload = parallel->cpu_offload,
         .reduces = true,
+        .finalizes = run->pipeline != NULL,
     };
     fsdp->rank = parallel->rank % fsdp->shards;
     enum plm_status status = check(fsdp, run->strategy, reterr);
@@ -387,14 +388,9 @@ static void finish_group(struct fsdp_state *state)
     state->training = FSDP_IDLE;
 }
 
-/* after_whole_backward() - _root_post_backward_final_callback(): the root comes first */
-static void after_whole_backward(void *context)
+/* end_iteration() - _end_backward_iteration(): what reductions and gathers still hold goes */
+static void end_iteration(struct fsdp *fsdp)
 {
-    struct fsdp *fsdp = context;
-
-    finish_group(root_of(fsdp));
-    for (size_t i = 0; i + 1 < fsdp->state_count; i++)
-        finish_group(&fsdp->states[i]);
     for (size_t i = 0; i < fsdp->state_count; i++) {
         struct fsdp_state *state = &fsdp->states[i];
 
@@ -408,7 +404,40 @@ static void after_whole_backward(void *context)
     fsdp->order_count = 0;
     tensor_drop(fsdp->reduce_input);
     fsdp->reduce_input = NULL;
+}
+
+/* after_whole_backward() - _root_post_backward_final_callback(): the root comes first */
+static void after_whole_backward(void *context)
+{
+    struct fsdp *fsdp = context;
+
+    finish_group(root_of(fsdp));
+    for (size_t i = 0; i + 1 < fsdp->state_count; i++)
+        finish_group(&fsdp->states[i]);
     fsdp->callback_queued = false;
+    if (fsdp->finalizes)
+        release_held(fsdp);
+    else
+        end_iteration(fsdp);
+}
+
+/* after_schedule() - set_requires_gradient_sync(True), set_reshard_after_backward(True), finalize_backward() */
+static void after_schedule(struct run *run)
+{
+    struct fsdp *fsdp = run->wrapper_state;
+
+    fsdp->reduces = true;
+    for (size_t i = fsdp->state_count; i-- > 0;) {
+        /* all_states begins with the root */
+        struct fsdp_state *state = i > 0 ? &fsdp->states[i - 1] : root_of(fsdp);
+
+        if (state->pending)
+            fsdp_group_post_backward(state);
+        else
+            fsdp_reshard(state);
+        state->group_training = FSDP_IDLE;
+    }
+    end_iteration(fsdp);
 }
 
 /* before_module_backward() - _pre_backward(): the gradient of an output has come */
@@ -429,8 +458,8 @@ static void before_backward(struct run *run, uint32_t micro)
 {
     struct fsdp *fsdp = run->wrapper_state;
 
-    fsdp->reduces =
-        !run->strategy->parallel.fsdp_no_sync || micro + 1 >= (uint32_t)run->strategy->accumulate;
+    fsdp->reduces = !fsdp->finalizes && (!run->strategy->parallel.fsdp_no_sync ||
+                                         micro + 1 >= (uint32_t)run->strategy->accumulate);
 }
 
 /* ------------------------------------------------------------------ the optimizer, on the host when offloaded */
@@ -458,6 +487,7 @@ const struct wrapper wrapper_fsdp = {
     .before_forward = before_forward,
     .after_forward = after_forward,
     .before_backward = before_backward,
+    .after_schedule = after_schedule,
     .before_step = before_step,
     .after_step = after_step,
 };

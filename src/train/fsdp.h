@@ -46,6 +46,7 @@ struct fsdp_state {
     bool reshards; /* after forward */
     struct fsdp_param *params;
     size_t param_count, param_capacity;
+    bool pending;               /* _post_backward_pending */
     bool gathering;             /* an all-gather is pending: _all_gather_result */
     struct tensor *gathered;    /* its buffer; NULL in a world of one */
     struct tensor *all_reduced; /* _all_reduce_state: the buffer of the last all-reduce */
@@ -60,7 +61,8 @@ struct fsdp {
     int64_t post_forward_shards;    /* ranks that share a parameter between forward and backward */
     enum dtype param_dtype, reduce_dtype; /* DTYPE_COUNT: none was given */
     bool offload;
-    bool reduces; /* set_requires_gradient_sync() */
+    bool reduces;   /* set_requires_gradient_sync() */
+    bool finalizes; /* a pipeline: nothing is reduced or sharded until the schedule is over */
     struct wrapped wrapped;
     struct fsdp_state *states; /* [state_count], by unit: the root comes last */
     size_t state_count;

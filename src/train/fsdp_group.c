@@ -176,9 +176,11 @@ void fsdp_group_post_backward(struct fsdp_state *state)
     if (state->param_count == 0)
         return;
     state->group_training = FSDP_POST_BACKWARD;
+    state->pending = !fsdp->reduces;
     if (!fsdp->reduces) {
         defer_upcast(state, false);
-        fsdp_reshard(state);
+        if (!fsdp->finalizes)
+            fsdp_reshard(state);
         return;
     }
     struct tensor **grads = pool_alloc(&g->pool, size);

@@ -37,11 +37,17 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
         return plm_fail(
             reterr, PLM_E_USAGE,
             "zero-grad-at: a pipeline's schedule runs forward and backward in one call");
-    if (p->fsdp > 0 || p->fsdp1 > 0 || p->hsdp_shard > 0)
-        return plm_fail(
-            reterr, PLM_E_USAGE,
-            "pp: with sharded data parallelism, whose gradients a pipeline reduces at the "
-            "end of the step, is not modelled; --ddp is");
+    if (p->fsdp1 > 0)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "pp: torch.distributed.pipelining goes with --ddp, --fsdp and --hsdp");
+    if ((p->fsdp > 0 || p->hsdp_shard > 0) && p->schedule != PLM_SCHEDULE_1F1B &&
+        p->schedule != PLM_SCHEDULE_GPIPE)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "fsdp: of a pipeline's schedules 1f1b and gpipe are modelled, where each "
+                        "rank has one stage");
+    if (p->fsdp_no_sync || (p->cpu_offload && p->fsdp > 0))
+        return plm_fail(reterr, PLM_E_USAGE, "%s: not modelled with --pp",
+                        p->fsdp_no_sync ? "fsdp-no-sync" : "fsdp-cpu-offload");
     if (p->data_parallel > 1)
         return plm_fail(reterr, PLM_E_USAGE, "data-parallel: one process cannot be a pipeline");
     if (p->ddp > 1 && p->find_unused_parameters)

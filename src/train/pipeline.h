@@ -38,9 +38,9 @@ struct chunk {
         *args; /* [call.in_count]: received tensors, then the batch's; until the backward */
     struct value
         *outputs; /* [call.out_count]: until they are sent; the last stage's until its backward */
-    struct edge *edges;        /* [call.out_count]: where backward enters when the output is gone */
-    struct tensor **received;  /* [in->count]: buffers that wait for the forward */
-    struct tensor **gradients; /* [out->count]: buffers that wait for the backward */
+    struct edge *edges; /* [call.out_count + 1]: where backward enters; the last is the loss's */
+    struct tensor **received;        /* [in->count]: buffers that wait for the forward */
+    struct tensor **gradients;       /* [out->count]: buffers that wait for the backward */
     struct tensor **input_gradients; /* [in->count]: until they are sent */
     struct tensor *loss;
     struct held *held;                       /* of reentrant checkpoints: until the backward */
@@ -52,8 +52,11 @@ struct stage {
     int32_t index;
     const struct ports *in, *out; /* empty on the first and the last stage */
     struct graph_step call;       /* its module: takes what it receives, then the model's inputs */
-    struct value *frame;          /* [call.in_count + call.out_count] around the call */
-    struct chunk *chunks;         /* [micros] */
+    struct graph_step
+        loss; /* of the last stage: main's steps after the model, given its outputs and the batch */
+    struct value
+        *frame; /* [call.in_count + call.out_count + 1] around the calls; the loss comes last */
+    struct chunk *chunks;    /* [micros] */
     struct tensor **weights; /* [weight_count] its parameters that want gradients, in their order */
     size_t weight_count;
 };

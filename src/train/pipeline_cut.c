@@ -311,11 +311,29 @@ static void new_making(struct cutting *c, const struct ports *in, struct making 
                             arena_array(c->run->arena, uint32_t, steps) };
 }
 
+/* computed_dtype() - of activations, when fully_shard casts parameters and inputs; DTYPE_COUNT: as in the mute run */
+static enum dtype computed_dtype(const struct run *run)
+{
+    switch (run->strategy->parallel.param_dtype) {
+    case PLM_REDUCED_FP32:
+        return DTYPE_FLOAT32;
+    case PLM_REDUCED_BF16:
+        return DTYPE_BFLOAT16;
+    case PLM_REDUCED_FP16:
+        return DTYPE_FLOAT16;
+    case PLM_REDUCED_DEFAULT:
+        break;
+    }
+    return DTYPE_COUNT;
+}
+
 static enum plm_status find_ports(struct cutting *c, size_t cut, struct ports *ret)
 {
     struct run *run = c->run;
     uint32_t slot_count = c->row.body->slot_count;
     struct slot_use *use = arena_array(run->arena, struct slot_use, slot_count);
+
+    enum dtype computed = computed_dtype(run);
 
     live_at(c, cut, use);
     for (int pass = 0; pass < 2; pass++) /* gradients first: they may stand in for the others */
@@ -335,7 +353,11 @@ static enum plm_status find_ports(struct cutting *c, size_t cut, struct ports *r
                                 "pp: '%s' is a list or a record of other stages' tensors where the "
                                 "model would be cut, which is not modelled",
                                 names_text(run->graph->names, c->row.body->slot_names[slot]));
-            arena_push(run->arena, ret->ports, ret->count, ret->capacity, fact->port);
+            struct port port = fact->port;
+
+            if (grad && computed != DTYPE_COUNT && dtype_defs[port.dtype].floating)
+                port.dtype = computed;
+            arena_push(run->arena, ret->ports, ret->count, ret->capacity, port);
         }
     if (ret->count == 0)
         return plm_fail(c->reterr, PLM_E_USAGE, "pp: nothing goes from one stage to the next");
@@ -397,50 +419,122 @@ static void write_making(struct writing *w, struct cutting *c, const struct stag
         write_step(w, cut_alias(w->arena, (uint32_t)i, s->in->ports[i].slot + w->shift));
 }
 
+/* call_of() - a step that calls @body: its arguments are @in, its results the @first slot of the frame and those after it */
+static struct graph_step call_of(struct arena *arena,
+                                 enum step_kind kind,
+                                 const struct graph_body *body,
+                                 const uint32_t *in,
+                                 uint32_t first)
+{
+    uint32_t *out = arena_array(arena, uint32_t, body->out_count);
+
+    for (uint32_t i = 0; i < body->out_count; i++)
+        out[i] = first + i;
+    return (struct graph_step){
+        .kind = kind,
+        .when = STEP_WHEN_GRAD | STEP_WHEN_NO_GRAD,
+        .in_count = body->in_count,
+        .out_count = body->out_count,
+        .in = in,
+        .out = out,
+        .body = body,
+        .node = CUT_NO_NODE,
+    };
+}
+
+/* body_of() - what was written, with @in_count arguments, as the body of a call */
+static const struct graph_body *body_of(const struct writing *w,
+                                        const struct graph_body *row,
+                                        uint32_t in_count,
+                                        const uint32_t *out,
+                                        uint32_t out_count)
+{
+    struct graph_body *body = arena_new(w->arena, struct graph_body);
+
+    *body = (struct graph_body){
+        .name = row->name,
+        .slot_count = row->slot_count + w->shift,
+        .in_count = in_count,
+        .out_count = out_count,
+        .out = out,
+        .step_count = w->count,
+        .steps = w->steps,
+    };
+    return body;
+}
+
+/* results() - the slots that the stage hands out: what is sent, or what main uses of the model */
+static uint32_t results(struct cutting *c, const struct stage *s, uint32_t *ret)
+{
+    const struct graph_body *row = c->row.body;
+    uint32_t count = 0;
+
+    if (s->out->count > 0) {
+        for (size_t i = 0; i < s->out->count; i++)
+            ret[count++] = s->out->ports[i].slot;
+        return count;
+    }
+    struct slot_use *use = arena_array(c->run->arena, struct slot_use, row->slot_count);
+
+    live_at(c, c->row.model_end, use);
+    for (uint32_t slot = 0; slot < row->slot_count; slot++)
+        if (use[slot].in && binder(c, slot, c->row.model_end) != SIZE_MAX)
+            ret[count++] = slot;
+    return count;
+}
+
+/* build_loss() - main after the model, which returned @count slots of the row */
+static void build_loss(struct cutting *c, struct stage *s, const uint32_t *returned, uint32_t count)
+{
+    struct arena *arena = c->run->arena;
+    const struct graph_body *row = c->row.body;
+    uint32_t received = (uint32_t)s->in->count, inputs = (uint32_t)c->run->graph->input_count;
+    struct writing w = { .arena = arena, .shift = count + inputs };
+    uint32_t *in = arena_array(arena, uint32_t, count + inputs);
+    uint32_t *out = arena_array(arena, uint32_t, 1);
+
+    for (uint32_t i = 0; i < inputs; i++) {
+        in[count + i] = received + i;
+        write_step(&w, cut_alias(arena, count + i, i + w.shift));
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        in[i] = received + inputs + i;
+        write_step(&w, cut_alias(arena, i, returned[i] + w.shift));
+    }
+    for (size_t i = c->row.model_end; i < row->step_count; i++)
+        write_moved(&w, &row->steps[i]);
+    *out = row->out[0] == GRAPH_NO_SLOT ? GRAPH_NO_SLOT : row->out[0] + w.shift;
+    s->loss = call_of(arena, STEP_INLINE, body_of(&w, row, count + inputs, out, 1), in,
+                      received + inputs + count);
+}
+
 static void build_stage(struct cutting *c, struct stage *s)
 {
     struct arena *arena = c->run->arena;
     const struct graph_body *row = c->row.body;
     uint32_t received = (uint32_t)s->in->count, inputs = (uint32_t)c->run->graph->input_count;
     bool last = s->index + 1 == (int32_t)c->p->stage_count;
-    uint32_t out_count = last ? row->out_count : (uint32_t)s->out->count;
+    size_t end = last ? c->row.model_end : c->begins[s->index + 1];
     struct writing w = { .arena = arena, .shift = received + inputs };
-    struct graph_body *body = arena_new(arena, struct graph_body);
-    uint32_t *out = arena_array(arena, uint32_t, out_count);
-    uint32_t *slots = arena_array(arena, uint32_t, received + inputs + out_count);
+    uint32_t *in = arena_array(arena, uint32_t, received + inputs);
+    uint32_t *returned = arena_array(arena, uint32_t, row->slot_count);
+    uint32_t *out = arena_array(arena, uint32_t, row->slot_count);
+    uint32_t count = results(c, s, returned);
 
+    for (uint32_t i = 0; i < received + inputs; i++)
+        in[i] = i;
     for (uint32_t i = 0; i < inputs; i++)
         write_step(&w, cut_alias(arena, received + i, i + w.shift));
     if (s->index > 0)
         write_making(&w, c, s);
-    for (size_t i = c->begins[s->index]; i < c->begins[s->index + 1]; i++)
+    for (size_t i = c->begins[s->index]; i < end; i++)
         write_moved(&w, &row->steps[i]);
-    for (uint32_t i = 0; i < out_count; i++) {
-        uint32_t slot = last ? row->out[i] : s->out->ports[i].slot;
-
-        out[i] = slot == GRAPH_NO_SLOT ? GRAPH_NO_SLOT : slot + w.shift;
-    }
-    *body = (struct graph_body){
-        .name = row->name,
-        .slot_count = row->slot_count + w.shift,
-        .in_count = received + inputs,
-        .out_count = out_count,
-        .out = out,
-        .step_count = w.count,
-        .steps = w.steps,
-    };
-    for (uint32_t i = 0; i < received + inputs + out_count; i++)
-        slots[i] = i;
-    s->call = (struct graph_step){
-        .kind = STEP_CALL,
-        .when = STEP_WHEN_GRAD | STEP_WHEN_NO_GRAD,
-        .in_count = body->in_count,
-        .out_count = out_count,
-        .in = slots,
-        .out = slots + body->in_count,
-        .body = body,
-        .node = CUT_NO_NODE,
-    };
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = returned[i] + w.shift;
+    s->call = call_of(arena, STEP_CALL, body_of(&w, row, received + inputs, out, count), in,
+                      received + inputs);
+    if (last)
+        build_loss(c, s, returned, count);
 }
 
 /* mark_here() - the parameters of these steps are on this rank */
@@ -455,6 +549,13 @@ static void mark_here(struct run *run, const struct graph_body *body, bool *here
         if (step->body)
             mark_here(run, step->body, here);
     }
+}
+
+static void mark_stage(struct run *run, const struct stage *s, bool *here)
+{
+    mark_here(run, s->call.body, here);
+    if (s->loss.body)
+        mark_here(run, s->loss.body, here);
 }
 
 /* find_tied() - the operator here that ties parameter @number (from 1) of another, which is not here; NULL: its own is */
@@ -513,9 +614,13 @@ static void own_copies(struct pipeline *p)
         if (run->params[number - 1].elsewhere)
             continue;
         for (int32_t i = 0; i < p->shape.local; i++) {
-            const struct graph_step *here = find_tied(run, p->stages[i].call.body, number, &own);
+            const struct graph_body *bodies[] = { p->stages[i].call.body, p->stages[i].loss.body };
 
-            tied = here ? here : tied;
+            for (int k = 0; k < 2 && bodies[k]; k++) {
+                const struct graph_step *here = find_tied(run, bodies[k], number, &own);
+
+                tied = here ? here : tied;
+            }
         }
         if (tied && !own)
             move_last(run, number, names_join(names, tied->path, names_add(names, "weight", 6)));
@@ -527,7 +632,7 @@ void stage_weights(struct pipeline *p, struct stage *s)
     struct run *run = p->run;
     bool *here = arena_array(run->arena, bool, run->param_count);
 
-    mark_here(run, s->call.body, here);
+    mark_stage(run, s, here);
     s->weights = arena_array(run->arena, struct tensor *, run->trained_count);
     for (size_t i = 0; i < run->trained_count; i++) {
         struct param *param = run->trained[i]->param;
@@ -589,7 +694,7 @@ enum plm_status pipeline_cut(struct pipeline *p, struct plm_error *reterr)
         s->in = &p->cuts[s->index];
         s->out = &p->cuts[s->index + 1];
         build_stage(&c, s);
-        mark_here(run, s->call.body, here);
+        mark_stage(run, s, here);
     }
     for (size_t i = 0; i < run->param_count; i++)
         run->params[i].elsewhere = !here[i];

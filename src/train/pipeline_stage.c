@@ -18,14 +18,14 @@ void stage_prepare(struct pipeline *p, struct stage *s)
 {
     struct arena *arena = p->run->arena;
 
-    s->frame = arena_array(arena, struct value, s->call.in_count + s->call.out_count);
+    s->frame = arena_array(arena, struct value, s->call.in_count + s->call.out_count + 1);
     s->chunks = arena_array(arena, struct chunk, (size_t)p->shape.micros);
     for (int32_t i = 0; i < p->shape.micros; i++) {
         struct chunk *c = &s->chunks[i];
 
         c->args = arena_array(arena, struct value, s->call.in_count);
         c->outputs = arena_array(arena, struct value, s->call.out_count);
-        c->edges = arena_array(arena, struct edge, s->call.out_count);
+        c->edges = arena_array(arena, struct edge, s->call.out_count + 1);
         c->received = arena_array(arena, struct tensor *, s->in->count);
         c->input_gradients = arena_array(arena, struct tensor *, s->in->count);
         c->gradients = arena_array(arena, struct tensor *, s->out->count);
@@ -164,15 +164,23 @@ static void give_args(struct pipeline *p, struct stage *s, struct chunk *c)
         c->args[i] = value_ref(s->frame[i]);
 }
 
-static void keep_loss(struct pipeline *p, struct chunk *c)
+/* compute_loss() - main's steps after the model; the loss lives until the end of the step (_internal_losses) */
+static void compute_loss(struct pipeline *p, struct stage *s, struct chunk *c)
 {
-    struct value loss = c->outputs[0];
+    struct ghost *g = &p->run->ghost;
+    struct value *slot = &s->frame[s->call.in_count + s->call.out_count], loss;
 
+    execute_call(p->run, &s->loss, s->frame);
+    g->op = OP_COUNT;
+    g->path = 0;
+    loss = *slot;
+    if (g->halt)
+        return;
     if (loss.kind != VALUE_TENSOR || tensor_numel(loss.as.tensor) != 1)
-        ghost_fail(&p->run->ghost, PLM_E_MODEL,
-                   "the first output of main must be the loss, one number");
+        ghost_fail(g, PLM_E_MODEL, "the first output of main must be the loss, one number");
     else
         c->loss = tensor_ref(loss.as.tensor);
+    value_set(g, slot, (struct value){ 0 });
 }
 
 void stage_forward(struct pipeline *p, struct stage *s, int32_t micro)
@@ -190,10 +198,12 @@ void stage_forward(struct pipeline *p, struct stage *s, int32_t micro)
     g->grad_enabled = true;
     give_args(p, s, c);
     execute_call(run, &s->call, s->frame);
-    c->held = run->held;
-    run->held = NULL;
     g->op = OP_COUNT;
     g->path = 0;
+    if (is_last(p, s) && !g->halt)
+        compute_loss(p, s, c);
+    c->held = run->held;
+    run->held = NULL;
     for (uint32_t i = 0; i < s->call.out_count; i++) {
         c->outputs[i] = s->frame[in_count + i];
         s->frame[in_count + i] = (struct value){ 0 };
@@ -202,8 +212,6 @@ void stage_forward(struct pipeline *p, struct stage *s, int32_t micro)
     }
     for (uint32_t i = 0; i < in_count; i++)
         value_set(g, &s->frame[i], (struct value){ 0 });
-    if (is_last(p, s) && !g->halt)
-        keep_loss(p, c);
     run_mark(run, "fwd", (uint32_t)micro);
 }
 
@@ -227,9 +235,9 @@ static struct roots roots_of(struct pipeline *p, struct stage *s, struct chunk *
         g->category = CATEGORY_ACTIVATION_GRADIENT;
         roots.ones = c->loss ? tensor_like(g, c->loss, c->loss->dtype) : NULL;
         g->category = CATEGORY_ACTIVATION;
-        c->edges[0] = autograd_edge(c->loss);
+        c->edges[s->call.out_count] = autograd_edge(c->loss);
     }
-    for (uint32_t i = 0; i < s->call.out_count; i++)
+    for (uint32_t i = 0; i < most; i++)
         if (c->edges[i].node) {
             roots.edges[roots.count] = c->edges[i];
             roots.grads[roots.count++] = roots.ones ? roots.ones : c->gradients[i];
@@ -251,7 +259,7 @@ static void roots_free(struct pipeline *p, struct stage *s, struct roots *roots)
 
 static void drop_edges(struct stage *s, struct chunk *c)
 {
-    for (uint32_t i = 0; i < s->call.out_count; i++) {
+    for (uint32_t i = 0; i <= s->call.out_count; i++) {
         node_drop(c->edges[i].node);
         c->edges[i] = (struct edge){ 0 };
     }

@@ -6,6 +6,29 @@
  * as long as the variable: here each is a struct sent of the same name.
  */
 #include "train/pipeline.h"
+#include "train/wrapper.h"
+
+/* update_losses() - the first @count losses (_internal_losses) go when all backwards are over */
+static void update_losses(struct pipeline *p, int32_t count)
+{
+    for (int32_t i = 0; i < p->shape.local; i++)
+        for (int32_t m = 0; m < count; m++) {
+            struct tensor **loss = &p->stages[i].chunks[m].loss;
+
+            tensor_drop(*loss);
+            *loss = NULL;
+        }
+}
+
+/* reduce_gradients() - perform_reduce_grad(), while the function that calls it still has its variables */
+static void reduce_gradients(struct pipeline *p)
+{
+    struct run *run = p->run;
+
+    update_losses(p, p->shape.micros - 1); /* one variable still has the last */
+    if (run->wrapper && run->wrapper->after_schedule && !run->ghost.halt)
+        run->wrapper->after_schedule(run);
+}
 
 static void gpipe(struct pipeline *p, struct stage *s)
 {
@@ -32,6 +55,7 @@ static void gpipe(struct pipeline *p, struct stage *s)
         /* the works that wait for the end hold the gradients */
         stage_send_backward(p, s, i, &s->chunks[i].backward_send);
     }
+    reduce_gradients(p);
     for (int32_t i = 0; i < micros; i++)
         sent_drop(g, &s->chunks[i].backward_send);
     sent_drop(g, &ops);
@@ -84,6 +108,7 @@ static void one_forward_one_backward(struct pipeline *p, struct stage *s)
         fwd++;
     }
     cool_down(p, s, &l, bwd);
+    reduce_gradients(p);
     sent_drop(g, &l.fwd_recvs);
     sent_drop(g, &l.bwd_recvs);
     sent_drop(g, &l.bwd_sends);
@@ -153,7 +178,7 @@ void pipeline_micro_steps(struct pipeline *p)
             perform(p, &p->actions.actions[i]);
         break;
     }
-    /* the losses live until the end (_internal_losses); after a failure also what was in flight */
+    update_losses(p, p->shape.micros);
     for (int32_t i = 0; i < p->shape.local; i++)
-        stage_clear(p, &p->stages[i]);
+        stage_clear(p, &p->stages[i]); /* after a failure: what was in flight */
 }

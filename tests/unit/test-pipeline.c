@@ -229,6 +229,7 @@ static char *canonical(struct fixture *f)
     plm_bytes *bytes = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
     plm_bytes *frees = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
     size_t free_count = 0;
+    unsigned streams[8] = { 0 }, stream_count = 0; /* numbers from 1 */
 
     for (size_t i = 0; i < f->schedule.event_count; i++) {
         const struct event *e = &f->schedule.events[i];
@@ -239,7 +240,12 @@ static char *canonical(struct fixture *f)
             continue;
         write_frees(&out, frees, &free_count);
         bytes[e->allocation] = e->bytes;
-        buf_printf(&out, "+%llu ", (unsigned long long)e->bytes);
+        if (streams[e->stream] == 0)
+            streams[e->stream] = ++stream_count;
+        buf_printf(&out, "+%llu", (unsigned long long)e->bytes);
+        if (streams[e->stream] > 1)
+            buf_printf(&out, "@%u", streams[e->stream] - 1);
+        buf_char(&out, ' ');
     }
     write_frees(&out, frees, &free_count);
     out.text[out.length - 1] = '\0';

@@ -18,6 +18,7 @@ static const char *const run_names[MODEL_RUN_COUNT] = {
     [MODEL_CHECKPOINTING] = "checkpointing",
     [MODEL_READS_ZERO] = "reads_zero",
     [MODEL_AUTOCAST] = "autocast",
+    [MODEL_HALF] = "half",
     [MODEL_TP] = "tp",
     [MODEL_PYTORCH] = "pytorch",
     [MODEL_GRAD_ENABLED] = "grad_enabled",

@@ -26,6 +26,7 @@ enum {
     MODEL_CHECKPOINTING,
     MODEL_READS_ZERO,
     MODEL_AUTOCAST,
+    MODEL_HALF,
     MODEL_TP,
     MODEL_PYTORCH,
     MODEL_GRAD_ENABLED,
@@ -210,6 +211,7 @@ struct graph_settings {
     bool training;
     bool checkpointing;
     bool autocast;     /* the forward runs under autocast */
+    bool half;         /* parameters are float16 */
     int64_t tp;        /* ranks of tensor parallelism; 0 is 1 */
     int64_t pytorch;   /* 100 times the major version and the minor; 0: newer than all */
     bool reads_zero;   /* the instrument's device: the host reads zero where a GPU computes */

@@ -119,6 +119,7 @@ enum plm_status model_globals(const struct model *model,
     values[MODEL_CHECKPOINTING] = truth(settings->checkpointing);
     values[MODEL_READS_ZERO] = truth(settings->reads_zero);
     values[MODEL_AUTOCAST] = truth(settings->autocast);
+    values[MODEL_HALF] = truth(settings->half);
     values[MODEL_TP] = integer(settings->tp ? settings->tp : 1);
     values[MODEL_PYTORCH] = integer(settings->pytorch ? settings->pytorch : GRAPH_PYTORCH_NEWEST);
     values[MODEL_GRAD_ENABLED] = truth(false); /* decided node by node, see graph.c */

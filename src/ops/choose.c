@@ -1,5 +1,6 @@
-/* ops/choose.c - where and masked_fill: values chosen by a mask */
+/* ops/choose.c - where, minimum, clamp and masked_fill: values chosen by a mask or a limit */
 #include "ghost/kernels.h"
+#include "ops/pointwise.h"
 #include "ops/shapes.h"
 
 /* where(condition, grad, 0) and where(condition, 0, grad): the 0 is a scalar tensor on the device */
@@ -97,6 +98,92 @@ void op_minimum(struct ghost *g, const struct op_args *args, struct tensor **ret
     node_save(n, SELF, self);
     node_save(n, OTHER, other);
     ret[0] = node_attach(n, kernel_pointwise(g, kernel_promote(self, other), args->in, 2));
+}
+
+enum { CLAMP_SELF, CLAMP_LEAST, CLAMP_MOST, CLAMP_COUNT };
+
+/* compare() - a mask of two tensors */
+static struct tensor *compare(struct ghost *g, struct tensor *a, struct tensor *b)
+{
+    return a && b ? kernel_pointwise(g, DTYPE_BOOL, (struct tensor *[]){ a, b }, 2) : NULL;
+}
+
+/* clamp_inside() - least < self & self < most & least < most, where the gradient is whole */
+static struct tensor *clamp_inside(struct ghost *g,
+                                   struct tensor *self,
+                                   struct tensor *least,
+                                   struct tensor *most,
+                                   struct tensor *order)
+{
+    TENSOR_AUTO *above = compare(g, self, least);
+    TENSOR_AUTO *below = compare(g, self, most);
+    TENSOR_AUTO *both = compare(g, above, below);
+
+    return compare(g, both, order);
+}
+
+/* clamp_edge() - self == least | self == most, where it is halved */
+static struct tensor *clamp_edge(struct ghost *g,
+                                 struct tensor *self,
+                                 struct tensor *least,
+                                 struct tensor *most)
+{
+    TENSOR_AUTO *at_least = compare(g, self, least);
+    TENSOR_AUTO *at_most = compare(g, self, most);
+
+    return compare(g, at_least, at_most);
+}
+
+static void clamp_apply(struct ghost *g,
+                        struct node *n,
+                        struct tensor *const *grads,
+                        struct tensor **ret)
+{
+    TENSOR_AUTO *self = node_saved(n, CLAMP_SELF);
+    TENSOR_AUTO *least = node_saved(n, CLAMP_LEAST);
+    TENSOR_AUTO *most = node_saved(n, CLAMP_MOST);
+
+    if (g->halt || !self)
+        return;
+    if (!least || !most) {
+        ret[0] = minimum_side(g, grads[0], self, least ? least : most);
+        return;
+    }
+    TENSOR_AUTO *order = compare(g, least, most);
+    TENSOR_AUTO *inside = clamp_inside(g, self, least, most, order);
+    TENSOR_AUTO *edge = clamp_edge(g, self, least, most);
+    TENSOR_AUTO *half = kernel_pointwise(g, grads[0]->dtype, (struct tensor *[]){ grads[0] }, 1);
+
+    if (inside && edge && half)
+        ret[0] = kernel_pointwise(g, grads[0]->dtype,
+                                  (struct tensor *[]){ inside, grads[0], edge, half }, 4);
+}
+
+static const struct backward clamp_backward = { "ClampBackward0", clamp_apply };
+
+struct tensor *pointwise_clamp(struct tensor *x, struct tensor *least, struct tensor *most)
+{
+    struct ghost *g = x->ghost;
+    struct tensor *operands[CLAMP_COUNT] = { x };
+    enum dtype dtype = x->dtype;
+    size_t count = 1;
+
+    if (tensor_requires_grad(least) || tensor_requires_grad(most))
+        return ghost_fail(g, PLM_E_MODEL, "the gradient of a limit is not modelled");
+    for (unsigned i = 0; i < 2; i++) {
+        struct tensor *limit = i ? most : least;
+
+        if (!limit)
+            continue;
+        dtype = kernel_promote(x, limit) == x->dtype ? dtype : kernel_promote(x, limit);
+        operands[count++] = limit;
+    }
+    struct node *n = node_new(g, &clamp_backward, &x, 1, CLAMP_COUNT, 0);
+
+    node_save(n, CLAMP_SELF, x);
+    node_save(n, CLAMP_LEAST, least);
+    node_save(n, CLAMP_MOST, most);
+    return node_attach(n, kernel_pointwise(g, dtype, operands, count));
 }
 
 /* fill() - masked_fill: a contiguous copy of the broadcast tensor, filled in place */

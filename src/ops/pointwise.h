@@ -31,6 +31,8 @@ bool pointwise_second(struct ghost *g, const struct op_args *args, struct tensor
 struct tensor *pointwise_with_number(struct tensor *x, enum dtype dtype);
 /* pointwise_number_dtype() - the type of mixing a tensor with a Python number, which is an integer when it has no fraction */
 enum dtype pointwise_number_dtype(const struct tensor *x, double number);
+/* pointwise_clamp() - between two tensors, of which one may be NULL (recorded) */
+struct tensor *pointwise_clamp(struct tensor *x, struct tensor *least, struct tensor *most);
 /* pointwise_dropout() - F.dropout in training with probability @p: a reference to @x when p is 0 or not training */
 struct tensor *pointwise_dropout(struct tensor *x, double p);
 /* pointwise_softmax() - softmax along @dim (recorded); @dtype DTYPE_COUNT: the input's */

@@ -148,7 +148,7 @@ static bool prepare(struct ghost *g, const struct op_args *args, struct reductio
     r->dims = shape_dims(g, args, x);
     r->named = dims && dims->count > 0;
     r->keepdim = op_int(args, KEY_KEEPDIM);
-    r->compares = args->op == OP_AMAX || args->op == OP_ALL;
+    r->compares = args->op == OP_AMAX || args->op == OP_ALL || args->op == OP_ANY;
     r->out = dtype != DTYPE_COUNT ? dtype : x->dtype;
     return !g->halt;
 }
@@ -221,7 +221,7 @@ void op_amax(struct ghost *g, const struct op_args *args, struct tensor **ret)
     ret[0] = node_attach(n, y);
 }
 
-void op_all(struct ghost *g, const struct op_args *args, struct tensor **ret)
+static void logical(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     struct reduction r;
 
@@ -232,4 +232,14 @@ void op_all(struct ghost *g, const struct op_args *args, struct tensor **ret)
     /* a scalar is cast; for anything else the kernel reads every type itself */
     r.in = args->in[0]->dims == 0 ? r.out : args->in[0]->dtype;
     ret[0] = reduce(g, args->in[0], &r);
+}
+
+void op_all(struct ghost *g, const struct op_args *args, struct tensor **ret)
+{
+    logical(g, args, ret);
+}
+
+void op_any(struct ghost *g, const struct op_args *args, struct tensor **ret)
+{
+    logical(g, args, ret);
 }

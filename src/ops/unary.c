@@ -189,10 +189,16 @@ void op_clamp(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     static const enum attr_key limits[] = { KEY_START, KEY_END };
     struct tensor *x = args->in[0];
+    struct tensor *least = args->in_count > 1 ? args->in[1] : NULL;
+    struct tensor *most = args->in_count > 2 ? args->in[2] : NULL;
     int64_t count = 0;
 
     if (!x)
         return;
+    if (least || most) {
+        ret[0] = pointwise_clamp(x, least, most);
+        return;
+    }
     struct tensor wide = { .dtype = x->dtype };
 
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
@@ -213,4 +219,17 @@ void op_clamp(struct ghost *g, const struct op_args *args, struct tensor **ret)
     TENSOR_AUTO *base = kernel_cast(x, wide.dtype);
 
     ret[0] = node_attach(n, change(g, base));
+}
+
+/* isinf(): self.abs() == inf */
+void op_isinf(struct ghost *g, const struct op_args *args, struct tensor **ret)
+{
+    struct tensor *x = args->in[0];
+
+    if (!x)
+        return;
+    TENSOR_AUTO *size = tensor_is_floating(x) ? change(g, x) : tensor_ref(x);
+
+    if (size)
+        ret[0] = kernel_pointwise(g, DTYPE_BOOL, (struct tensor *[]){ size }, 1);
 }

@@ -140,6 +140,7 @@ static enum plm_status build_graph(const struct subject *subject,
                                              .checkpointing = s->checkpoint != PLM_CHECKPOINT_NONE,
                                              .autocast = s->precision == PLM_PRECISION_AMP_BF16 ||
                                                          s->precision == PLM_PRECISION_AMP_FP16,
+                                             .half = s->precision == PLM_PRECISION_FP16,
                                              .tp = s->parallel.tp,
                                              .pytorch = sim->framework->version,
                                              .reads_zero = s->assume_ghostgpu,

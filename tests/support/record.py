@@ -108,7 +108,8 @@ OPS = {
     'dropout': lambda i, a: F.dropout(i[0], a.get('p', 0.5), STATE['training'], bool(a.get('inplace'))),
     'stochastic_depth': stochastic_depth,
     'pow': lambda i, a: torch.pow(i[0], i[1] if len(i) > 1 else integral(a['value'])),
-    'clamp': lambda i, a: torch.clamp(i[0], *(integral(a[k]) if k in a else None for k in ('start', 'end'))),
+    'clamp': lambda i, a: torch.clamp(i[0], *(i[1:] or (integral(a[k]) if k in a else None for k in ('start', 'end')))),
+    'isinf': unary('isinf'),
     'cumsum': lambda i, a: torch.cumsum(i[0], a['dim'], dtype=a.get('dtype')),
     'logical_not': unary('logical_not'),
     'logical_and': lambda i, a: torch.logical_and(*i),
@@ -209,7 +210,7 @@ OPS.update({
 OPS.update({name: binary(name) for name in 'add sub mul div eq ne lt le gt ge'.split()})
 OPS.update({name: unary(name) for name in 'neg abs exp log sin cos sqrt rsqrt sigmoid tanh'.split()})
 OPS.update({name: activation(name) for name in 'relu relu6 leaky_relu silu hardswish hardsigmoid'.split()})
-OPS.update({name: reduction(name) for name in 'mean sum amax all'.split()})
+OPS.update({name: reduction(name) for name in 'mean sum amax all any'.split()})
 LISTS = ('shape dims repeats size shifts pad kernel stride padding dilation output output_padding').split()
 REALS = ('value p scale label_smoothing').split()
 WORDS = ('mode approximate reduction').split()
@@ -225,7 +226,7 @@ def attribute(op, key, text):
         return text
     if key == 'dims' and op in ('layer_norm', 'rms_norm'):
         return int(text)
-    if key in LISTS or (key == 'dim' and op in ('mean', 'sum', 'amax', 'all')):
+    if key in LISTS or (key == 'dim' and op in ('mean', 'sum', 'amax', 'all', 'any')):
         return [] if text == '[]' else [int(x) for x in text.split(',')]
     if key in REALS or (op == 'clamp' and key in ('start', 'end')):
         return int(text) if op == 'interpolate' and key == 'scale' else float(text)

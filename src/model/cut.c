@@ -1,29 +1,23 @@
 /* model/cut.c - spells out the calls between main and the blocks */
-#include <string.h>
-
 #include "model/cut.h"
 
-enum {
-    LEVELS_MOST = 64
-}; /* calls around the blocks; blocks nest no deeper than the loader allows */
-
-/* struct level - a body on the way from main to the blocks */
-struct level {
+/* struct inlined - a body that is spelled out, and where its slots begin in the row */
+struct inlined {
     const struct graph_body *body;
-    size_t call; /* the step of it that leads on; of the last level unused */
     uint32_t offset;
 };
 
 struct cutter {
     struct arena *arena;
-    struct level levels[LEVELS_MOST], found[LEVELS_MOST];
-    unsigned level_count, found_count; /* found: where the blocks are */
-    unsigned bodies;                   /* that have blocks of their own */
     struct graph_step *steps;
     size_t step_count, step_capacity;
     uint32_t *blocks;
     size_t block_count, block_capacity;
+    struct inlined *inlined; /* [inlined_count] main first */
+    size_t inlined_count, inlined_capacity;
+    uint32_t slot_count;
     size_t model_end;
+    bool in_scope; /* some blocks are in a scope */
 };
 
 static bool is_block(const struct graph_step *step)
@@ -31,31 +25,15 @@ static bool is_block(const struct graph_step *step)
     return step->kind == STEP_CALL && (step->place || step->wrap);
 }
 
-static bool has_blocks(const struct graph_body *body)
+/* leads_to_blocks() - are there blocks in the steps of this call? What is in a block does not count */
+static bool leads_to_blocks(const struct graph_step *step)
 {
-    for (size_t i = 0; i < body->step_count; i++)
-        if (is_block(&body->steps[i]))
+    if (!step->body || is_block(step))
+        return false;
+    for (size_t i = 0; i < step->body->step_count; i++)
+        if (is_block(&step->body->steps[i]) || leads_to_blocks(&step->body->steps[i]))
             return true;
     return false;
-}
-
-/* look_in() - find the bodies that have blocks; what is in a block does not count */
-static void look_in(struct cutter *c, const struct graph_body *body, unsigned depth)
-{
-    if (depth == LEVELS_MOST)
-        return;
-    c->levels[depth] = (struct level){ .body = body };
-    if (has_blocks(body)) {
-        c->bodies++;
-        memcpy(c->found, c->levels, (depth + 1) * sizeof *c->found);
-        c->found_count = depth + 1;
-    }
-    for (size_t i = 0; i < body->step_count; i++) {
-        if (!body->steps[i].body || is_block(&body->steps[i]))
-            continue;
-        c->levels[depth].call = i;
-        look_in(c, body->steps[i].body, depth + 1);
-    }
 }
 
 static uint32_t *copy_slots(struct arena *arena, const uint32_t *slots, uint32_t count, uint32_t by)
@@ -125,18 +103,18 @@ static void push(struct cutter *c, struct graph_step step)
     arena_push(c->arena, c->steps, c->step_count, c->step_capacity, step);
 }
 
-static void spell_out(struct cutter *c, unsigned depth);
+static void spell_out(struct cutter *c, const struct graph_body *body, uint32_t offset);
 
 /* enter_and_leave() - a call, spelled out: arguments get their names inside, results theirs outside */
-static void enter_and_leave(struct cutter *c, unsigned depth, const struct graph_step *call)
+static void enter_and_leave(struct cutter *c, const struct graph_step *call, uint32_t outside)
 {
-    const struct graph_body *inner = c->found[depth + 1].body;
-    uint32_t outside = c->found[depth].offset, inside = c->found[depth + 1].offset;
+    const struct graph_body *inner = call->body;
+    uint32_t inside = c->slot_count;
 
     for (uint32_t i = 0; i < call->in_count && i < inner->in_count; i++)
         if (call->in[i] != GRAPH_NO_SLOT)
             push(c, cut_alias(c->arena, call->in[i] + outside, i + inside));
-    spell_out(c, depth + 1);
+    spell_out(c, inner, inside);
     for (uint32_t i = 0; i < call->out_count && i < inner->out_count; i++) {
         if (call->out[i] == GRAPH_NO_SLOT)
             continue;
@@ -148,46 +126,42 @@ static void enter_and_leave(struct cutter *c, unsigned depth, const struct graph
     push(c, cut_drop(c->arena, inside, inner->slot_count));
     for (uint32_t i = 0; i < call->drop_count; i++)
         push(c, cut_drop(c->arena, call->drop[i] + outside, 1));
-    if (depth == 0)
-        c->model_end = c->step_count;
 }
 
-static void spell_out(struct cutter *c, unsigned depth)
+static void spell_out(struct cutter *c, const struct graph_body *body, uint32_t offset)
 {
-    const struct level *level = &c->found[depth];
-    bool last = depth + 1 == c->found_count;
+    struct inlined inlined = { body, offset };
 
-    for (size_t i = 0; i < level->body->step_count; i++) {
-        const struct graph_step *step = &level->body->steps[i];
+    arena_push(c->arena, c->inlined, c->inlined_count, c->inlined_capacity, inlined);
+    c->slot_count += body->slot_count;
+    for (size_t i = 0; i < body->step_count; i++) {
+        const struct graph_step *step = &body->steps[i];
 
-        if (!last && i == level->call) {
-            enter_and_leave(c, depth, step);
+        if (leads_to_blocks(step) && step->kind != STEP_SCOPE) {
+            enter_and_leave(c, step, offset);
+            if (offset == 0) /* in main: the model */
+                c->model_end = c->step_count;
             continue;
         }
-        if (last && is_block(step)) {
+        c->in_scope = c->in_scope || leads_to_blocks(step);
+        if (is_block(step)) {
             uint32_t at = (uint32_t)c->step_count;
 
             arena_push(c->arena, c->blocks, c->block_count, c->block_capacity, at);
         }
-        push(c, cut_moved(c->arena, step, level->offset));
+        push(c, cut_moved(c->arena, step, offset));
     }
 }
 
 static enum plm_status check(const struct cutter *c, struct plm_error *reterr)
 {
-    if (c->bodies == 0)
+    if (c->in_scope)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "pp: the model's blocks are in a scope, which a pipeline cannot cut");
+    if (c->block_count == 0)
         return plm_fail(reterr, PLM_E_USAGE,
                         "pp: the model marks no blocks (`wrap:` or `checkpoint:`) between which a "
                         "pipeline could cut it");
-    if (c->bodies > 1)
-        return plm_fail(reterr, PLM_E_USAGE,
-                        "pp: the model has blocks in %u places; a pipeline cuts models whose "
-                        "blocks are all in one",
-                        c->bodies);
-    for (unsigned i = 0; i + 1 < c->found_count; i++)
-        if (c->found[i].body->steps[c->found[i].call].kind == STEP_SCOPE)
-            return plm_fail(reterr, PLM_E_USAGE,
-                            "pp: the model's blocks are in a scope, which a pipeline cannot cut");
     return PLM_OK;
 }
 
@@ -213,33 +187,25 @@ enum plm_status cut_row(const struct graph *graph,
 {
     struct cutter c = { .arena = arena };
     struct graph_body *body = arena_new(arena, struct graph_body);
-    uint32_t slots = 0;
 
-    look_in(&c, graph->main, 0);
+    spell_out(&c, graph->main, 0);
     enum plm_status status = check(&c, reterr);
 
+    if (status == PLM_OK)
+        status = check_shared(&c, graph->names, reterr);
     if (status != PLM_OK)
         return status;
-    for (unsigned i = 0; i < c.found_count; i++) {
-        c.found[i].offset = slots;
-        slots += c.found[i].body->slot_count;
-    }
-    spell_out(&c, 0);
-    status = check_shared(&c, graph->names, reterr);
-    if (status != PLM_OK)
-        return status;
-    name_id *names = arena_array(arena, name_id, slots);
+    name_id *names = arena_array(arena, name_id, c.slot_count);
 
-    for (unsigned i = 0; i < c.found_count; i++)
-        for (uint32_t k = 0; k < c.found[i].body->slot_count; k++)
-            names[c.found[i].offset + k] = c.found[i].body->slot_names[k];
+    for (size_t i = 0; i < c.inlined_count; i++)
+        for (uint32_t k = 0; k < c.inlined[i].body->slot_count; k++)
+            names[c.inlined[i].offset + k] = c.inlined[i].body->slot_names[k];
     *body = *graph->main;
-    body->slot_count = slots;
+    body->slot_count = c.slot_count;
     body->slot_names = names;
     body->steps = c.steps;
     body->step_count = c.step_count;
-    if (c.found_count == 1) /* the blocks are main's own */
-        c.model_end = c.step_count;
-    *ret = (struct cut_row){ body, c.blocks, (uint32_t)c.block_count, c.model_end };
+    *ret = (struct cut_row){ body, c.blocks, (uint32_t)c.block_count,
+                             c.model_end ? c.model_end : c.step_count };
     return PLM_OK;
 }

@@ -1,8 +1,8 @@
 /*
  * model/cut.h - a graph as one row of steps, so that it can be cut between two blocks
  *
- * The blocks are the calls marked `wrap:` or `checkpoint:` of one body. The calls that lead from main to that body are
- * replaced by their steps: arguments and results become names of the same values, locals are dropped where the call returns.
+ * The blocks are the calls marked `wrap:` or `checkpoint:`, but for those inside another. The calls that lead from main to blocks
+ * are replaced by their steps: arguments and results become names of the same values, locals are dropped where the call returns.
  */
 #ifndef PLM_MODEL_CUT_H
 #define PLM_MODEL_CUT_H
@@ -20,7 +20,7 @@ struct cut_row {
     size_t model_end; /* the steps from here on are main's, after the model has returned */
 };
 
-/* cut_row() - refuses a model without blocks, and one whose blocks are not all in one body */
+/* cut_row() - refuses a model without blocks, and one whose blocks share parameters */
 PLM_MUST_CHECK enum plm_status cut_row(const struct graph *graph,
                                        struct arena *arena,
                                        struct cut_row *ret,

@@ -73,7 +73,7 @@ struct pipeline {
     const char *about; /* "blocks 0-3 and the embedding; 4 micro-batches in flight" */
 };
 
-/* ------------------------------------------------------------------ pipeline_cut.c */
+/* ------------------------------------------------------------------ pipeline_cut.c, pipeline_build.c */
 
 /* pipeline_cut() - cut the model, give this rank its stages, and mark the parameters that are elsewhere */
 PLM_MUST_CHECK enum plm_status pipeline_cut(struct pipeline *p, struct plm_error *reterr);

@@ -1,5 +1,5 @@
 /*
- * train/pipeline_cut.c - cuts the model between blocks, and builds this rank's stages
+ * train/pipeline_cut.c - where a pipeline cuts the model, and what goes from stage to stage
  *
  * A mute run of the whole model shows what each name holds at a cut. What needs a gradient there is received from the stage
  * before. What does not (masks, position ids, rotary tables, an empty list) the stage makes for itself, from the batch and
@@ -10,25 +10,7 @@
 #include "base/buf.h"
 #include "base/units.h"
 #include "ghost/autocast.h"
-#include "model/cut.h"
-#include "train/pipeline.h"
-
-/* struct fact - what a step's result was in the mute run */
-struct fact {
-    enum value_kind kind;
-    struct port port; /* of a tensor */
-};
-
-struct cutting {
-    struct pipeline *p;
-    struct run *run;
-    struct cut_row row;
-    uint32_t *blocks_of; /* [stage_count]: how many blocks each stage has */
-    size_t *begins;      /* [stage_count + 1]: its first step in the row */
-    struct fact *facts;  /* [row.body->slot_count * …]: by step, then result; see fact_of() */
-    size_t *first_fact;  /* [step_count] */
-    struct plm_error *reterr;
-};
+#include "train/pipeline_cut.h"
 
 /* ------------------------------------------------------------------ which blocks */
 
@@ -192,8 +174,7 @@ static bool runs_with_grad(const struct graph_step *step)
     return step->when & STEP_WHEN_GRAD;
 }
 
-/* binder() - the last step before @before that binds @slot; SIZE_MAX: none, or it was dropped since */
-static size_t binder(const struct cutting *c, uint32_t slot, size_t before)
+size_t cut_binder(const struct cutting *c, uint32_t slot, size_t before)
 {
     for (size_t i = before; i-- > 0;) {
         const struct graph_step *step = &c->row.body->steps[i];
@@ -218,8 +199,7 @@ static const struct fact *fact_of(const struct cutting *c, size_t step, uint32_t
     return NULL;
 }
 
-/* live_at() - mark what the steps from @first on read before they bind it */
-static void live_at(const struct cutting *c, size_t first, struct slot_use *use)
+void cut_live_at(const struct cutting *c, size_t first, struct slot_use *use)
 {
     const struct graph_body *body = c->row.body;
 
@@ -231,15 +211,6 @@ static void live_at(const struct cutting *c, size_t first, struct slot_use *use)
         if (body->out[i] != GRAPH_NO_SLOT && !use[body->out[i]].bound)
             use[body->out[i]].in = true;
 }
-
-/* struct making - how a stage makes what it does not receive */
-struct making {
-    struct cutting *c;
-    const struct ports *in;
-    bool *take; /* [step_count]: steps that it runs itself */
-    uint32_t *
-        stands_in; /* [step_count]: instead of the step, from 1: the received tensor that has the same type and sizes */
-};
 
 static bool owns_weights(const struct run *run, const struct graph_step *step)
 {
@@ -269,16 +240,10 @@ static uint32_t stand_in(const struct making *m, const struct port *port)
     return 0;
 }
 
-/*
- * make_slot() - take the steps that give @slot the value that it has before step @before
- *
- * The value needs no gradient. Where a step on the way is given an activation, only its type and sizes can matter: the tensor that
- * the stage received stands in for it.
- */
-static bool make_slot(struct making *m, uint32_t slot, size_t before)
+bool cut_make(struct making *m, uint32_t slot, size_t before)
 {
     struct cutting *c = m->c;
-    size_t at = binder(c, slot, before);
+    size_t at = cut_binder(c, slot, before);
 
     if (at == SIZE_MAX)
         return slot < c->run->graph->input_count; /* the batch, which every stage has */
@@ -298,12 +263,12 @@ static bool make_slot(struct making *m, uint32_t slot, size_t before)
     m->take[at] = true;
     slots_used(use, step, 1);
     for (uint32_t i = 0; i < c->row.body->slot_count; i++)
-        if (use[i].in && !make_slot(m, i, at) && binder(c, i, at) != SIZE_MAX)
+        if (use[i].in && !cut_make(m, i, at) && cut_binder(c, i, at) != SIZE_MAX)
             return false;
     return true;
 }
 
-static void new_making(struct cutting *c, const struct ports *in, struct making *ret)
+void cut_making(struct cutting *c, const struct ports *in, struct making *ret)
 {
     size_t steps = c->row.body->step_count;
 
@@ -335,18 +300,18 @@ static enum plm_status find_ports(struct cutting *c, size_t cut, struct ports *r
 
     enum dtype computed = computed_dtype(run);
 
-    live_at(c, cut, use);
+    cut_live_at(c, cut, use);
     for (int pass = 0; pass < 2; pass++) /* gradients first: they may stand in for the others */
         for (uint32_t slot = 0; slot < slot_count; slot++) {
-            size_t at = use[slot].in ? binder(c, slot, cut) : SIZE_MAX;
+            size_t at = use[slot].in ? cut_binder(c, slot, cut) : SIZE_MAX;
             const struct fact *fact = at == SIZE_MAX ? NULL : fact_of(c, at, slot);
             bool grad = fact && fact->kind == VALUE_TENSOR && fact->port.grad;
             struct making making;
 
             if (!fact || grad != (pass == 0))
                 continue;
-            new_making(c, ret, &making);
-            if (!grad && make_slot(&making, slot, cut))
+            cut_making(c, ret, &making);
+            if (!grad && cut_make(&making, slot, cut))
                 continue;
             if (fact->kind != VALUE_TENSOR)
                 return plm_fail(c->reterr, PLM_E_USAGE,
@@ -362,284 +327,6 @@ static enum plm_status find_ports(struct cutting *c, size_t cut, struct ports *r
     if (ret->count == 0)
         return plm_fail(c->reterr, PLM_E_USAGE, "pp: nothing goes from one stage to the next");
     return PLM_OK;
-}
-
-/* ------------------------------------------------------------------ the stage as a module */
-
-/* struct writing - a stage's body: received tensors and the model's inputs are its first slots, the row's slots follow */
-struct writing {
-    struct arena *arena;
-    struct graph_step *steps;
-    size_t count, capacity;
-    uint32_t shift;
-};
-
-static void write_step(struct writing *w, struct graph_step step)
-{
-    arena_push(w->arena, w->steps, w->count, w->capacity, step);
-}
-
-static void write_moved(struct writing *w, const struct graph_step *step)
-{
-    write_step(w, cut_moved(w->arena, step, w->shift));
-}
-
-/* write_making() - what the stage makes for itself; what only that needed is dropped */
-static void write_making(struct writing *w, struct cutting *c, const struct stage *s)
-{
-    size_t begin = c->begins[s->index];
-    uint32_t slot_count = c->row.body->slot_count;
-    struct slot_use *use = arena_array(w->arena, struct slot_use, slot_count);
-    struct making m;
-
-    new_making(c, s->in, &m);
-    live_at(c, begin, use);
-    for (uint32_t slot = 0; slot < slot_count; slot++) {
-        bool received = false;
-
-        for (size_t i = 0; i < s->in->count; i++)
-            received = received || s->in->ports[i].slot == slot;
-        if (use[slot].in && !received)
-            make_slot(&m, slot, begin);
-    }
-    for (size_t i = 0; i < begin; i++) {
-        const struct graph_step *step = &c->row.body->steps[i];
-
-        if (m.stands_in[i])
-            for (uint32_t k = 0; k < step->out_count; k++)
-                if (step->out[k] != GRAPH_NO_SLOT)
-                    write_step(w, cut_alias(w->arena, m.stands_in[i] - 1, step->out[k] + w->shift));
-        if (m.take[i])
-            write_moved(w, step);
-    }
-    for (uint32_t slot = (uint32_t)c->run->graph->input_count; slot < slot_count; slot++)
-        if (!use[slot].in)
-            write_step(w, cut_drop(w->arena, slot + w->shift, 1));
-    for (size_t i = 0; i < s->in->count; i++)
-        write_step(w, cut_alias(w->arena, (uint32_t)i, s->in->ports[i].slot + w->shift));
-}
-
-/* call_of() - a step that calls @body: its arguments are @in, its results the @first slot of the frame and those after it */
-static struct graph_step call_of(struct arena *arena,
-                                 enum step_kind kind,
-                                 const struct graph_body *body,
-                                 const uint32_t *in,
-                                 uint32_t first)
-{
-    uint32_t *out = arena_array(arena, uint32_t, body->out_count);
-
-    for (uint32_t i = 0; i < body->out_count; i++)
-        out[i] = first + i;
-    return (struct graph_step){
-        .kind = kind,
-        .when = STEP_WHEN_GRAD | STEP_WHEN_NO_GRAD,
-        .in_count = body->in_count,
-        .out_count = body->out_count,
-        .in = in,
-        .out = out,
-        .body = body,
-        .node = CUT_NO_NODE,
-    };
-}
-
-/* body_of() - what was written, with @in_count arguments, as the body of a call */
-static const struct graph_body *body_of(const struct writing *w,
-                                        const struct graph_body *row,
-                                        uint32_t in_count,
-                                        const uint32_t *out,
-                                        uint32_t out_count)
-{
-    struct graph_body *body = arena_new(w->arena, struct graph_body);
-
-    *body = (struct graph_body){
-        .name = row->name,
-        .slot_count = row->slot_count + w->shift,
-        .in_count = in_count,
-        .out_count = out_count,
-        .out = out,
-        .step_count = w->count,
-        .steps = w->steps,
-    };
-    return body;
-}
-
-/* results() - the slots that the stage hands out: what is sent, or what main uses of the model */
-static uint32_t results(struct cutting *c, const struct stage *s, uint32_t *ret)
-{
-    const struct graph_body *row = c->row.body;
-    uint32_t count = 0;
-
-    if (s->out->count > 0) {
-        for (size_t i = 0; i < s->out->count; i++)
-            ret[count++] = s->out->ports[i].slot;
-        return count;
-    }
-    struct slot_use *use = arena_array(c->run->arena, struct slot_use, row->slot_count);
-
-    live_at(c, c->row.model_end, use);
-    for (uint32_t slot = 0; slot < row->slot_count; slot++)
-        if (use[slot].in && binder(c, slot, c->row.model_end) != SIZE_MAX)
-            ret[count++] = slot;
-    return count;
-}
-
-/* build_loss() - main after the model, which returned @count slots of the row */
-static void build_loss(struct cutting *c, struct stage *s, const uint32_t *returned, uint32_t count)
-{
-    struct arena *arena = c->run->arena;
-    const struct graph_body *row = c->row.body;
-    uint32_t received = (uint32_t)s->in->count, inputs = (uint32_t)c->run->graph->input_count;
-    struct writing w = { .arena = arena, .shift = count + inputs };
-    uint32_t *in = arena_array(arena, uint32_t, count + inputs);
-    uint32_t *out = arena_array(arena, uint32_t, 1);
-
-    for (uint32_t i = 0; i < inputs; i++) {
-        in[count + i] = received + i;
-        write_step(&w, cut_alias(arena, count + i, i + w.shift));
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        in[i] = received + inputs + i;
-        write_step(&w, cut_alias(arena, i, returned[i] + w.shift));
-    }
-    for (size_t i = c->row.model_end; i < row->step_count; i++)
-        write_moved(&w, &row->steps[i]);
-    *out = row->out[0] == GRAPH_NO_SLOT ? GRAPH_NO_SLOT : row->out[0] + w.shift;
-    s->loss = call_of(arena, STEP_INLINE, body_of(&w, row, count + inputs, out, 1), in,
-                      received + inputs + count);
-}
-
-static void build_stage(struct cutting *c, struct stage *s)
-{
-    struct arena *arena = c->run->arena;
-    const struct graph_body *row = c->row.body;
-    uint32_t received = (uint32_t)s->in->count, inputs = (uint32_t)c->run->graph->input_count;
-    bool last = s->index + 1 == (int32_t)c->p->stage_count;
-    size_t end = last ? c->row.model_end : c->begins[s->index + 1];
-    struct writing w = { .arena = arena, .shift = received + inputs };
-    uint32_t *in = arena_array(arena, uint32_t, received + inputs);
-    uint32_t *returned = arena_array(arena, uint32_t, row->slot_count);
-    uint32_t *out = arena_array(arena, uint32_t, row->slot_count);
-    uint32_t count = results(c, s, returned);
-
-    for (uint32_t i = 0; i < received + inputs; i++)
-        in[i] = i;
-    for (uint32_t i = 0; i < inputs; i++)
-        write_step(&w, cut_alias(arena, received + i, i + w.shift));
-    if (s->index > 0)
-        write_making(&w, c, s);
-    for (size_t i = c->begins[s->index]; i < end; i++)
-        write_moved(&w, &row->steps[i]);
-    for (uint32_t i = 0; i < count; i++)
-        out[i] = returned[i] + w.shift;
-    s->call = call_of(arena, STEP_CALL, body_of(&w, row, received + inputs, out, count), in,
-                      received + inputs);
-    if (last)
-        build_loss(c, s, returned, count);
-}
-
-/* mark_here() - the parameters of these steps are on this rank */
-static void mark_here(struct run *run, const struct graph_body *body, bool *here)
-{
-    for (size_t i = 0; i < body->step_count; i++) {
-        const struct graph_step *step = &body->steps[i];
-
-        for (unsigned k = 0; step->node < run->graph->node_count && k < OWNED_MOST; k++)
-            if (step->kind == STEP_OP && run->owned[step->node][k])
-                here[run->owned[step->node][k] - 1] = true;
-        if (step->body)
-            mark_here(run, step->body, here);
-    }
-}
-
-static void mark_stage(struct run *run, const struct stage *s, bool *here)
-{
-    mark_here(run, s->call.body, here);
-    if (s->loss.body)
-        mark_here(run, s->loss.body, here);
-}
-
-/* find_tied() - the operator here that ties parameter @number (from 1) of another, which is not here; NULL: its own is */
-static const struct graph_step *find_tied(const struct run *run,
-                                          const struct graph_body *body,
-                                          uint32_t number,
-                                          bool *ret_own)
-{
-    const struct graph_step *tied = NULL;
-
-    for (size_t i = 0; i < body->step_count; i++) {
-        const struct graph_step *step = &body->steps[i];
-        bool uses = step->kind == STEP_OP && step->node < run->graph->node_count &&
-                    run->owned[step->node][0] == number;
-
-        if (uses && step->tie)
-            tied = step;
-        else if (uses)
-            *ret_own = true;
-        if (step->body) {
-            const struct graph_step *inner = find_tied(run, step->body, number, ret_own);
-
-            tied = inner ? inner : tied;
-        }
-    }
-    return tied;
-}
-
-/* move_last() - parameter @number becomes the last to be registered, under @name */
-static void move_last(struct run *run, uint32_t number, name_id name)
-{
-    struct param moved = run->params[number - 1];
-    uint32_t count = (uint32_t)run->param_count;
-
-    memmove(&run->params[number - 1], &run->params[number], (count - number) * sizeof *run->params);
-    moved.name = name;
-    run->params[count - 1] = moved;
-    for (uint32_t node = 0; node < run->graph->node_count; node++)
-        for (unsigned k = 0; k < OWNED_MOST; k++)
-            if (run->owned[node][k] == number)
-                run->owned[node][k] = count;
-            else if (run->owned[node][k] > number)
-                run->owned[node][k]--;
-}
-
-/* own_copies() - a weight that is tied to one of another rank is this rank's own, at the head's place: the last */
-static void own_copies(struct pipeline *p)
-{
-    struct run *run = p->run;
-    struct names *names = run->ghost.names;
-
-    for (uint32_t number = (uint32_t)run->param_count; number >= 1; number--) {
-        const struct graph_step *tied = NULL;
-        bool own = false;
-
-        if (run->params[number - 1].elsewhere)
-            continue;
-        for (int32_t i = 0; i < p->shape.local; i++) {
-            const struct graph_body *bodies[] = { p->stages[i].call.body, p->stages[i].loss.body };
-
-            for (int k = 0; k < 2 && bodies[k]; k++) {
-                const struct graph_step *here = find_tied(run, bodies[k], number, &own);
-
-                tied = here ? here : tied;
-            }
-        }
-        if (tied && !own)
-            move_last(run, number, names_join(names, tied->path, names_add(names, "weight", 6)));
-    }
-}
-
-void stage_weights(struct pipeline *p, struct stage *s)
-{
-    struct run *run = p->run;
-    bool *here = arena_array(run->arena, bool, run->param_count);
-
-    mark_stage(run, s, here);
-    s->weights = arena_array(run->arena, struct tensor *, run->trained_count);
-    for (size_t i = 0; i < run->trained_count; i++) {
-        struct param *param = run->trained[i]->param;
-
-        if (here[param - run->params])
-            s->weights[s->weight_count++] = param->used ? param->used : param->tensor;
-    }
 }
 
 /* describe() - "blocks 0-3 and the embedding" */
@@ -693,12 +380,12 @@ enum plm_status pipeline_cut(struct pipeline *p, struct plm_error *reterr)
         s->index = i * p->shape.ranks + p->rank;
         s->in = &p->cuts[s->index];
         s->out = &p->cuts[s->index + 1];
-        build_stage(&c, s);
-        mark_stage(run, s, here);
+        stage_build(&c, s);
+        stage_mark(run, s, here);
     }
     for (size_t i = 0; i < run->param_count; i++)
         run->params[i].elsewhere = !here[i];
-    own_copies(p);
+    stage_copies(p);
     describe(&c);
     return PLM_OK;
 }

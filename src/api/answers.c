@@ -9,8 +9,7 @@ static struct plm_strategy copy_strategy(const struct plm_strategy *from, struct
 {
     struct plm_strategy s = *from;
     struct plm_setting *settings = arena_array(arena, struct plm_setting, s.setting_count);
-    const char **texts[] = { &s.checkpoint_blocks, &s.frozen,
-                             &s.allocator,         &s.framework,
+    const char **texts[] = { &s.checkpoint_blocks, &s.frozen, &s.allocator, &s.framework,
                              &s.parallel.pp_split };
 
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)

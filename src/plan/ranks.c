@@ -239,6 +239,8 @@ enum plm_status simulate(const struct subject *subject,
 
     if (status != PLM_OK)
         return status;
+    if (whole.parallel.pp == 1 && whole.parallel.microbatches > 0 && whole.accumulate <= 1)
+        whole.accumulate = whole.parallel.microbatches; /* one rank accumulates them */
     strategy = &whole;
     const struct rank_class *classes = ranks_classes(strategy, &scratch, &count);
     struct outcome *outcomes = arena_array(&scratch, struct outcome, count);

@@ -84,6 +84,8 @@ static void add_pipeline(struct items *items,
         if (p->pp_split)
             add_text(items, "pp_split", p->pp_split, false);
     }
+    if (p->pp == 1 && p->microbatches > 0)
+        add_count(items, "microbatches", p->microbatches, false);
     if (p->has_rank)
         add_count(items, "rank", p->rank, false);
 }

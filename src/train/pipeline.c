@@ -70,6 +70,8 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
 /* check_absent() - without a pipeline its options say nothing */
 static enum plm_status check_absent(const struct plm_parallel *p, struct plm_error *reterr)
 {
+    if (p->pp == 1) /* so that pipelines of 1, 2, … ranks can be compared */
+        return PLM_OK;
     if (p->microbatches > 1 || p->pp_split || p->schedule != PLM_SCHEDULE_1F1B)
         return plm_fail(reterr, PLM_E_USAGE, "%s: needs a pipeline of several stages, --pp N",
                         p->microbatches > 1 ? "microbatches"

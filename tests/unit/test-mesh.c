@@ -1,0 +1,90 @@
+/* the mesh of a parallel run, its classes of ranks, and what --gpus leaves for data parallelism */
+#include <string.h>
+
+#include "plan/ranks.h"
+#include "support/test.h"
+#include "train/mesh.h"
+
+static void ranks_are_numbered_with_stages_outermost(void **state)
+{
+    const struct plm_parallel p = { .pp = 3, .fsdp = 4, .tp = 2 };
+    struct mesh_place place = mesh_place(&p, 2 * 8 + 1 * 2 + 1);
+
+    assert_int_equal(mesh_count(&p), 24);
+    assert_int_equal(place.pipeline, 2);
+    assert_int_equal(place.data, 1);
+    assert_int_equal(place.tensor, 1);
+    for (int64_t rank = 0; rank < 24; rank++)
+        assert_int_equal(mesh_rank(&p, mesh_place(&p, rank)), rank);
+}
+
+static void what_a_model_leaves_is_for_data_parallelism(void **state)
+{
+    struct plm_parallel p = { .gpus = 16, .pp = 4 };
+    struct plm_error error;
+
+    assert_int_equal(mesh_complete(&p, &error), PLM_OK);
+    assert_int_equal(p.ddp, 4);
+    assert_int_equal(mesh_count(&p), 16);
+    p = (struct plm_parallel){ .gpus = 16, .pp = 4, .fsdp = 4 };
+    assert_int_equal(mesh_complete(&p, &error), PLM_OK);
+    assert_int_equal(p.ddp, 0);
+    p = (struct plm_parallel){ .gpus = 4, .pp = 4 };
+    assert_int_equal(mesh_complete(&p, &error), PLM_OK);
+    assert_int_equal(p.ddp, 0);
+}
+
+static void gpus_that_do_not_add_up_are_refused(void **state)
+{
+    struct plm_parallel p = { .gpus = 10, .pp = 4 };
+    struct plm_error error;
+
+    assert_int_equal(mesh_complete(&p, &error), PLM_E_USAGE);
+    assert_non_null(strstr(error.message, "not a multiple of the 4"));
+    p = (struct plm_parallel){ .gpus = 16, .pp = 4, .fsdp = 8 };
+    assert_int_equal(mesh_complete(&p, &error), PLM_E_USAGE);
+    assert_non_null(strstr(error.message, "make 4 for data parallelism; the strategy has 8"));
+}
+
+static void a_rank_of_each_class_stands_for_it(void **state)
+{
+    static const struct {
+        struct plm_parallel parallel;
+        size_t count;
+        const char *first, *last;
+        int64_t last_rank;
+    } rows[] = {
+        { { .ddp = 8 }, 1, "", "", 0 },
+        { { .pp = 4 }, 4, "stage 0", "stage 3", 3 },
+        { { .pp = 4, .tp = 2 }, 4, "stage 0", "stage 3", 6 },
+        { { .fsdp = 8 }, 2, "first shard", "last shard", 7 },
+        { { .hsdp_replicate = 2, .hsdp_shard = 4 }, 2, "first shard", "last shard", 3 },
+        { { .pp = 2, .fsdp = 4 }, 4, "stage 0, first shard", "stage 1, last shard", 7 },
+        { { .pp = 4, .has_rank = true, .rank = 2 }, 1, "", "", 2 },
+    };
+    struct arena arena = { 0 };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct plm_strategy s = { .parallel = rows[i].parallel };
+        size_t count;
+        const struct rank_class *classes = ranks_classes(&s, &arena, &count);
+
+        assert_int_equal(count, rows[i].count);
+        assert_string_equal(classes[0].name, rows[i].first);
+        assert_string_equal(classes[count - 1].name, rows[i].last);
+        assert_int_equal(classes[count - 1].rank, rows[i].last_rank);
+    }
+    arena_finish(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_are_numbered_with_stages_outermost),
+        cmocka_unit_test(what_a_model_leaves_is_for_data_parallelism),
+        cmocka_unit_test(gpus_that_do_not_add_up_are_refused),
+        cmocka_unit_test(a_rank_of_each_class_stands_for_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -9,6 +9,8 @@
 #include "base/num.h"
 
 enum {
+    MICRO_BATCHES_TIGHT =
+        16, /* of a step that is bisected for its smallest memory: all of as many */
     MICRO_BATCHES_MOST = 64, /* of a step: memory that has not repeated by then does not settle */
     STEPS_MOST = 1000,
 };
@@ -175,16 +177,19 @@ static unsigned micro_batch_period(void *user)
 {
     struct simulation *sim = user;
     unsigned count = sim->micro_batches++;
-    uint64_t state;
+    unsigned found = 0;
 
     if (!replay_run(&sim->replay, sim->schedule.event_count))
         return 1;
-    state = memory_fingerprint(sim->memory);
-    for (unsigned period = 1; period <= SIMULATE_PERIOD_MOST && period <= count; period++)
+    uint64_t state = memory_fingerprint(sim->memory);
+
+    for (unsigned period = 1; !found && period <= SIMULATE_PERIOD_MOST && period <= count; period++)
         if (sim->micro_states[(count - period) % SIMULATE_PERIOD_MOST] == state)
-            return period;
+            found = period;
     sim->micro_states[count % SIMULATE_PERIOD_MOST] = state;
-    return count + 1 >= MICRO_BATCHES_MOST ? 1 : 0;
+    if (sim->strategy.minimum_capacity && count < MICRO_BATCHES_TIGHT)
+        return 0; /* in less memory they may take longer to repeat */
+    return count + 1 >= MICRO_BATCHES_MOST && !found ? 1 : found;
 }
 
 /* play() - load and steps, each replayed as soon as it is written; ends when memory does */

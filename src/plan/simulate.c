@@ -6,6 +6,7 @@
  * micro-batches of a step.
  */
 #include "plan/simulate.h"
+#include "base/buf.h"
 #include "base/num.h"
 
 enum {
@@ -27,13 +28,15 @@ static enum plm_status set_framework(struct simulation *sim, struct plm_error *r
     size_t count;
     const struct framework *all = framework_all(&count);
     const char *name = sim->strategy.framework ? sim->strategy.framework : all[0].name;
+    struct buf known = { .arena = &sim->arena };
 
     sim->framework = framework_find(name);
-    if (!sim->framework)
-        return plm_fail(
-            reterr, PLM_E_USAGE,
-            "unknown framework '%s'; pytorch-2.15, pytorch-2.11 and pytorch-2.6 are known", name);
-    return PLM_OK;
+    if (sim->framework)
+        return PLM_OK;
+    for (size_t i = 0; i < count; i++)
+        buf_printf(&known, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " and ", all[i].name);
+    return plm_fail(reterr, PLM_E_USAGE, "unknown framework '%s'; %s are known", name,
+                    buf_string(&known));
 }
 
 static enum plm_status set_surroundings(struct simulation *sim, struct plm_error *reterr)

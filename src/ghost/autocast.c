@@ -48,8 +48,14 @@ static struct tensor *cached_cast(struct ghost *g, struct tensor *x, enum dtype 
     for (size_t i = 0; cacheable && i < a->cache_count; i += 2)
         if (a->cache[i] == x)
             return tensor_ref(a->cache[i + 1]);
+    bool grad_enabled = g->grad_enabled;
+
+    /* a copy made under no_grad must serve whoever finds it in the cache later */
+    if (cacheable && g->around.framework->autocast_cache_records)
+        g->grad_enabled = true;
     struct tensor *copy = autocast_to(x, dtype);
 
+    g->grad_enabled = grad_enabled;
     if (cacheable && copy) {
         arena_push(g->arena, a->cache, a->cache_count, a->cache_capacity, tensor_ref(x));
         arena_push(g->arena, a->cache, a->cache_count, a->cache_capacity, tensor_ref(copy));

@@ -28,9 +28,13 @@ struct framework {
     bool
         clip_partials; /* foreach_norm keeps one partial per chunk, not per tensor and chunk (2.15) */
     bool flash_rng_always; /* flash attention makes its random state without dropout too */
+    bool
+        flash_rounds_64; /* its sums have head sizes above 128 rounded to 64, not 32 (2.11; not 2.6) */
     bool order_by_address; /* the allocator breaks ties by address (until PR 178362, PR 183591) */
     bool
         divisions_from_last; /* roundup_power2_divisions: '>' also overwrites the last key's own value */
+    bool
+        autocast_cache_records; /* autocast casts what it caches with gradients on (2.11; not 2.6) */
     bool slices_whole; /* x[:] is a slice, whose gradient is padded with no zeros (2.6; not 2.11) */
     bool has_large_segment; /* large_segment_size_mb exists */
     int cc_least, cc_most;  /* compute capabilities that the wheels support, 75 for 7.5 */

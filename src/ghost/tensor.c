@@ -179,6 +179,7 @@ struct tensor *tensor_view(struct tensor *x,
     y->storage = x->storage;
     y->storage->refs++;
     y->view = true;
+    y->base_requires_grad = x->requires_grad || x->base_requires_grad;
     return y;
 }
 
@@ -186,8 +187,10 @@ struct tensor *tensor_detach(struct tensor *x)
 {
     struct tensor *y = x ? tensor_view(x, x->dims, x->sizes, x->strides) : NULL;
 
-    if (y)
+    if (y) {
         y->view = x->view;
+        y->base_requires_grad = false;
+    }
     return y;
 }
 

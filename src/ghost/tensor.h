@@ -32,9 +32,11 @@ struct tensor {
     uint32_t refs;
     uint32_t output_nr; /* which output of grad_fn it is */
     enum dtype dtype;
-    bool requires_grad;  /* of a leaf, as set; of others: grad_fn is set */
-    bool view;           /* shares its storage with a base that it keeps alive */
-    bool grad_dtype_set; /* leaf: param.grad_dtype differs from its own type */
+    bool requires_grad; /* of a leaf, as set; of others: grad_fn is set */
+    bool view;          /* shares its storage with a base that it keeps alive */
+    bool
+        base_requires_grad; /* of a view, also one made under no_grad: Tensor.requires_grad says so */
+    bool grad_dtype_set;    /* leaf: param.grad_dtype differs from its own type */
     enum dtype grad_dtype;
     bool channels_last; /* a parameter that Module.to(channels_last) laid out anew */
     unsigned dims;

@@ -104,6 +104,8 @@ static struct tensor *efficient_delta(struct ghost *g, const struct tensor *quer
     TENSOR_AUTO *product = tensor_new_sizes(g, DTYPE_FLOAT32, batch, rows, heads, query->sizes[3]);
     TENSOR_AUTO *sum = kernel_reduce(product, 1U << 3, false, DTYPE_FLOAT32);
 
+    if (rows == 1 || heads == 1) /* turned into [batch, heads, rows] it is contiguous already */
+        return tensor_take(&sum);
     return tensor_new_sizes(g, DTYPE_FLOAT32, batch, heads, rows);
 }
 

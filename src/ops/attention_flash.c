@@ -25,6 +25,12 @@ static int64_t round_up(int64_t n, int64_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
+/* size_rounded() - the head size as the kernels' float32 sums have it */
+static int64_t size_rounded(const struct ghost *g, int64_t size)
+{
+    return round_up(size, size > 128 && g->around.framework->flash_rounds_64 ? 64 : 32);
+}
+
 static bool split_changes(int64_t blocks, int64_t splits)
 {
     return splits == 1 || (blocks + splits - 1) / splits != (blocks + splits - 2) / (splits - 1);
@@ -118,7 +124,7 @@ static void flash_apply(struct ghost *g,
     g->category = CATEGORY_TEMPORARY;
     TENSOR_AUTO *softmax_sum = tensor_new_sizes(g, DTYPE_FLOAT32, batch, heads, rows);
     TENSOR_AUTO *query_sum =
-        tensor_new_sizes(g, DTYPE_FLOAT32, batch, rows, heads, round_up(size, 32));
+        tensor_new_sizes(g, DTYPE_FLOAT32, batch, rows, heads, size_rounded(g, size));
 
     if (heads != key->sizes[1]) { /* gradients of the shared heads, before they are summed */
         TENSOR_AUTO *wide_key = tensor_new_sizes(g, key->dtype, batch, key->sizes[2], heads, size);
@@ -158,7 +164,7 @@ static struct tensor *flash(const struct attention *a)
         g->category = CATEGORY_TEMPORARY;
         lse_parts = tensor_new_sizes(g, DTYPE_FLOAT32, splits, batch, heads, rows);
         out_parts = tensor_new_sizes(g, DTYPE_FLOAT32, splits, batch, heads, rows,
-                                     round_up(q->sizes[3], 32));
+                                     size_rounded(g, q->sizes[3]));
         g->category = outer;
         if (!g->around.framework->flash_rng_always) { /* 2.6 keeps only their addresses */
             tensor_drop(tensor_take(&lse_parts));

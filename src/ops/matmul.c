@@ -10,6 +10,12 @@
 #include "ops/ops.h"
 #include "ops/views.h"
 
+/* wants_gradient() - Tensor.requires_grad, which a view made under no_grad has from its base */
+static bool wants_gradient(const struct tensor *x)
+{
+    return x->requires_grad || x->base_requires_grad;
+}
+
 /* should_fold(): one matrix product in place of a batch of them */
 static bool should_fold(const struct tensor *a, const struct tensor *b)
 {
@@ -19,7 +25,7 @@ static bool should_fold(const struct tensor *a, const struct tensor *b)
 
     if (large->dims < 3 || small->dims > 2)
         return false;
-    if (small->requires_grad)
+    if (wants_gradient(small))
         return true;
     if (a->dims == 2)
         return false;
@@ -147,12 +153,12 @@ struct tensor *dense_matmul(struct tensor *a, struct tensor *b)
         return fold(a, b);
     if (a->dims == 3 && b->dims == 3 && a->sizes[0] != b->sizes[0]) {
         /* broadcasting one of them would make its gradient as large as the other's batch */
-        if (a->sizes[0] == 1 && a->requires_grad) {
+        if (a->sizes[0] == 1 && wants_gradient(a)) {
             TENSOR_AUTO *matrix = view_squeeze(a, 0);
 
             return dense_matmul(matrix, b);
         }
-        if (b->sizes[0] == 1 && b->requires_grad) {
+        if (b->sizes[0] == 1 && wants_gradient(b)) {
             TENSOR_AUTO *matrix = view_squeeze(b, 0);
 
             return dense_matmul(a, matrix);

@@ -124,6 +124,7 @@ OPS = {
     'floor_divide': lambda i, a: i[0] // integral(a['value']),
     'grouped_mm': lambda i, a: F.grouped_mm(i[0], i[1], offs=i[2]),
     'matmul': lambda i, a: torch.matmul(*i),
+    'linear_with': lambda i, a: F.linear(*i),
     'bmm': lambda i, a: torch.bmm(*i),
     'addmm': lambda i, a: torch.addmm(*i),
     'baddbmm': lambda i, a: torch.baddbmm(*i),

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/num.h"
 #include "ghost/autocast.h"
 #include "train/internal.h"
@@ -133,10 +134,15 @@ static struct tensor *register_parameter(const struct op_owner *base,
         whole_of_shard(run, step->shard, &param);
     uint32_t *number = slot_of_name(run, param.name);
 
+    bool tied = step->tie && is_weight(name);
+
+    param.tied_at = tied ? step : NULL;
     if (!*number)
         *number = add_param(run, &param);
     else
         check_same(run, &run->params[*number - 1], &param);
+    if (!tied)
+        run->params[*number - 1].tied_at = NULL;
     run->owned[step->node][index] = *number;
     return g->halt ? NULL : run->params[*number - 1].tensor;
 }
@@ -249,6 +255,29 @@ void params_return(struct run *run, struct schedule *schedule)
     forget(&run->ghost, schedule);
 }
 
+/* check_ties() - each names a parameter that some operator has as its own */
+static enum plm_status check_ties(const struct run *run, struct plm_error *reterr)
+{
+    const struct names *names = run->ghost.names;
+    const char **own = arena_array(run->arena, const char *, run->param_count);
+    const struct param *lost = NULL;
+    size_t own_count = 0;
+
+    for (size_t i = 0; i < run->param_count; i++)
+        if (run->params[i].tied_at)
+            lost = lost ? lost : &run->params[i];
+        else
+            own[own_count++] = names_text(names, run->params[i].name);
+    if (!lost)
+        return PLM_OK;
+    const char *name = names_text(names, lost->name);
+    const char *near = error_nearest(name, own, own_count);
+
+    return plm_fail_at(reterr, PLM_E_MODEL, lost->tied_at->at,
+                       "tie: no operator has a parameter '%s' of its own%s%s%s", name,
+                       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
 enum plm_status params_find(struct run *run, struct plm_error *reterr)
 {
     struct ghost *g = &run->ghost;
@@ -275,6 +304,9 @@ enum plm_status params_find(struct run *run, struct plm_error *reterr)
             *reterr = g->error;
         return g->status;
     }
-    reorder(run);
-    return PLM_OK;
+    enum plm_status status = check_ties(run, reterr);
+
+    if (!status)
+        reorder(run);
+    return status;
 }

@@ -20,7 +20,9 @@ struct param {
     bool elsewhere;        /* on another rank of the pipeline: not loaded here */
     struct tensor *tensor; /* the leaf, once loaded: what the optimizer sees */
     enum shard shard;      /* over the ranks of tensor parallelism; @sizes are those of the whole */
-    struct tensor *used;   /* what modules compute with, when a wrapper gives them another */
+    const struct graph_step
+        *tied_at;        /* the `tie:` that named it, as long as no operator has it as its own */
+    struct tensor *used; /* what modules compute with, when a wrapper gives them another */
 };
 
 struct run; /* everything that lives as long as the run */

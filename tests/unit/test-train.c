@@ -404,6 +404,25 @@ static void what_has_no_effect_is_warned_of(void **state)
     finish(&f);
 }
 
+static void a_tie_names_what_an_operator_has(void **state)
+{
+    static const struct plm_strategy strategy = { 0 };
+    static const char text[] =
+        "plimsoll: 1\nmodel: t\ninputs: {x: {dtype: float32, shape: [batch, 4]}}\nmain:\n  in: [x]\n"
+        "  nodes:\n"
+        "    - {as: x, op: linear, in: x, features: 4, name: b, tie: a.wieght}\n"
+        "    - {as: x, op: linear, in: x, features: 4, name: a}\n"
+        "    - {as: loss, op: mean, in: x}\n"
+        "  out: loss\n";
+    struct fixture f;
+
+    assert_int_equal(create(&f, text, &strategy), PLM_E_MODEL);
+    assert_string_equal(f.error.message, "tie: no operator has a parameter 'a.wieght' of its own; "
+                                         "did you mean 'a.weight'?");
+    assert_int_equal(f.error.line, 7);
+    finish(&f);
+}
+
 static void one_name_has_one_size(void **state)
 {
     static const struct plm_strategy strategy = { 0 };
@@ -441,6 +460,7 @@ int main(void)
         cmocka_unit_test(a_frozen_expression_must_compile),
         cmocka_unit_test(what_has_no_effect_is_warned_of),
         cmocka_unit_test(one_name_has_one_size),
+        cmocka_unit_test(a_tie_names_what_an_operator_has),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,6 +24,7 @@ struct framework {
     bool cudnn_first;        /* attention prefers cuDNN on compute capability 9.0, 10.0 and 10.3 */
     bool embedding_few_rows; /* backward without partial sums when the table has few rows */
     bool layer_norm_blocks;  /* backward of many rows sums in blocks */
+    bool efficient_gqa;      /* memory-efficient attention takes shared heads (2.15; not 2.11) */
     bool efficient_seeds;    /* memory-efficient attention keeps seed and offset on the device */
     bool
         clip_partials; /* foreach_norm keeps one partial per chunk, not per tensor and chunk (2.15) */

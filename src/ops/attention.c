@@ -92,6 +92,7 @@ static bool efficient_runs(const struct attention *a)
     int64_t unit = alignment(a);
 
     return common(a) && a->query->dtype != DTYPE_FLOAT64 &&
+           (a->query->sizes[1] == a->key->sizes[1] || a->g->around.framework->efficient_gqa) &&
            (a->query->dtype != DTYPE_BFLOAT16 || a->g->around.cc >= 80) &&
            a->query->sizes[3] % unit == 0 && a->value->sizes[3] % unit == 0;
 }

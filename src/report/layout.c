@@ -37,7 +37,8 @@ void layout_left(struct layout *layout, const char *text, size_t width)
         return;
     }
     buf_text(layout->out, text);
-    spaces(layout, width - columns);
+    if (columns < width)
+        spaces(layout, width - columns);
 }
 
 void layout_right(struct layout *layout, const char *text, size_t width)

@@ -15,6 +15,13 @@ static const char *where(const struct report *report)
     return device ? device->name : "the device";
 }
 
+static size_t digits(int64_t number)
+{
+    char text[24];
+
+    return (size_t)snprintf(text, sizeof text, "%lld", (long long)number);
+}
+
 static void headline(struct layout *layout, const struct report *report)
 {
     const struct plm_plan_result *plan = report->plan;
@@ -36,19 +43,18 @@ static void headline(struct layout *layout, const struct report *report)
     buf_printf(layout->out, "Batch %lld", (long long)plan->batch);
     layout_style(layout, STYLE_PLAIN);
     if (report->strategy->parallel.pp > 1)
-        buf_printf(layout->out, " × %lld micro-batches", (long long)plan->accumulate);
+        buf_printf(&text, "× %lld micro-batches ", (long long)plan->accumulate);
     else if (plan->accumulate > 1)
-        buf_printf(layout->out, " × %lld accumulated", (long long)plan->accumulate);
+        buf_printf(&text, "× %lld accumulated ", (long long)plan->accumulate);
     if (plan->data_parallel > 1)
-        buf_printf(layout->out, " × %lld data-parallel", (long long)plan->data_parallel);
-    if (plan->limited && report->search->global_batch == 0) {
+        buf_printf(&text, "× %lld data-parallel ", (long long)plan->data_parallel);
+    if (plan->limited && report->search->global_batch == 0)
         buf_printf(&text, "is safe on %s (%s), and nothing larger was tried", where(report),
                    capacity);
-        buf_char(layout->out, ' ');
-        layout_wrap(layout, buf_string(&text), 20, 2);
-        return;
-    }
-    buf_printf(layout->out, " is the largest that is safe on %s (%s)\n", where(report), capacity);
+    else
+        buf_printf(&text, "is the largest that is safe on %s (%s)", where(report), capacity);
+    buf_char(layout->out, ' ');
+    layout_wrap(layout, buf_string(&text), 7 + digits(plan->batch), 2);
 }
 
 static void bar(struct layout *layout, const struct plm_plan_result *plan)

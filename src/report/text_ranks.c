@@ -3,7 +3,7 @@
 
 #include "report/text.h"
 
-enum { NAME = 24, PHASE = 17 };
+enum { NAME = 20, PHASE = 14 };
 
 static void row(struct layout *layout, const struct plm_rank *rank)
 {
@@ -15,7 +15,8 @@ static void row(struct layout *layout, const struct plm_rank *rank)
     layout_bytes(layout, rank->peak.reserved, "-", 12);
     layout_bytes(layout, rank->peak.device, "-", 12);
     buf_text(layout->out, "  ");
-    layout_left(layout, rank->out_of_memory ? "out of memory" : rank->phase, PHASE);
+    layout_left(layout, rank->out_of_memory ? "out of memory" : rank->phase,
+                rank->worst ? PHASE : 0);
     if (rank->worst) {
         buf_text(layout->out, "worst");
         layout_style(layout, STYLE_PLAIN);

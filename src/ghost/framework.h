@@ -23,6 +23,7 @@ struct framework {
     bool embedding_sorts_bits;     /* backward sorts only the bits that an index can have (2.15) */
     bool cudnn_first;        /* attention prefers cuDNN on compute capability 9.0, 10.0 and 10.3 */
     bool embedding_few_rows; /* backward without partial sums when the table has few rows */
+    bool scan_narrow;        /* cub scans with half as much state a tile (2.6) */
     bool layer_norm_blocks;  /* backward of many rows sums in blocks */
     bool efficient_gqa;      /* memory-efficient attention takes shared heads (2.15; not 2.11) */
     bool efficient_seeds;    /* memory-efficient attention keeps seed and offset on the device */

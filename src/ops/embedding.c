@@ -39,7 +39,7 @@ static plm_bytes sort_bytes(const struct ghost *g, uint64_t n, enum dtype index,
 /* unique_bytes() - cub's unique-by-key over n keys; tiles found by bisection on six GPUs, the same way */
 static plm_bytes unique_bytes(const struct ghost *g, uint64_t n, enum dtype index)
 {
-    enum { PADDING = 32, TILE_STATE = 16 };
+    enum { PADDING = 32, TILE_STATE = 16, NARROW_STATE = 8 };
     bool newer = g->around.framework->embedding_sorts_bits, wide = index == DTYPE_INT64;
     uint64_t tile = wide ? 320 : 704;
 
@@ -47,8 +47,11 @@ static plm_bytes unique_bytes(const struct ghost *g, uint64_t n, enum dtype inde
         tile = !wide ? 7168 : newer ? 4864 : 4480;
     else if (g->around.cc == 80)
         tile = !wide ? 2816 : newer ? 1344 : 1792;
-    return ALIGNMENT - 1 + ALIGNMENT +
-           num_round_up(TILE_STATE * (num_ceil_div(n, tile) + PADDING), ALIGNMENT);
+    uint64_t tiles = num_ceil_div(n, tile);
+    uint64_t state =
+        g->around.framework->scan_narrow ? NARROW_STATE * tiles : TILE_STATE * (tiles + PADDING);
+
+    return ALIGNMENT - 1 + ALIGNMENT + num_round_up(state, ALIGNMENT);
 }
 
 /* embedding_backward_cuda_kernel() */
@@ -69,7 +72,7 @@ static void sum_segments(
     TENSOR_AUTO *partials = scratch_sizes(g, index, segments);
     TENSOR_AUTO *partial_starts = scratch_sizes(g, index, segments);
 
-    ghost_scratch(g, scan_scratch((uint64_t)segments, index));
+    ghost_scratch(g, scan_scratch(g, (uint64_t)segments, index));
     TENSOR_AUTO *partial_count = scratch_sizes(g, DTYPE_INT64, 1);
     TENSOR_AUTO *partial_offsets = scratch_sizes(g, index, partial);
     TENSOR_AUTO *sums = NULL, *wide_rows = NULL;

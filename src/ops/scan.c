@@ -14,7 +14,7 @@ static struct tensor *scan(struct ghost *g, struct tensor *x, unsigned dim, enum
     TENSOR_AUTO *in = kernel_contiguous(cast);
 
     if (in && x->dims > 0 && tensor_numel(x) == x->sizes[dim])
-        ghost_scratch(g, scan_scratch((uint64_t)x->sizes[dim], dtype));
+        ghost_scratch(g, scan_scratch(g, (uint64_t)x->sizes[dim], dtype));
     return y;
 }
 

@@ -30,15 +30,22 @@ plm_bytes sort_scratch(const struct ghost *g, uint64_t count, uint64_t largest)
            (passes > 1 ? 2 * aligned(count * sizeof(int64_t)) : 0);
 }
 
-plm_bytes scan_scratch(uint64_t count, enum dtype dtype)
+plm_bytes scan_scratch(const struct ghost *g, uint64_t count, enum dtype dtype)
 {
     enum { PADDING = 32 }; /* a warp of tiles in front */
     unsigned size = dtype_defs[dtype].bytes;
+    bool narrow = g->around.framework->scan_narrow;
 
-    if (size == 4) /* status and value of a tile in one word of 8 bytes */
-        return ALIGNMENT - 1 + ALIGNMENT + aligned(8 * (num_ceil_div(count, 1920) + PADDING));
-    if (size == 8)
-        return ALIGNMENT - 1 + ALIGNMENT + aligned(16 * (num_ceil_div(count, 896) + PADDING));
+    if (size == 4) { /* status and value of a tile in one word */
+        uint64_t tiles = num_ceil_div(count, 1920) + PADDING;
+
+        return ALIGNMENT - 1 + ALIGNMENT + aligned((narrow ? 4 : 8) * tiles);
+    }
+    if (size == 8) {
+        uint64_t tiles = num_ceil_div(count, narrow ? 448 : 896) + PADDING;
+
+        return ALIGNMENT - 1 + ALIGNMENT + aligned((narrow ? 8 : 16) * tiles);
+    }
     /* 16-bit floats are no machine type: status, partial and inclusive sums are kept apart */
     uint64_t tiles = num_ceil_div(count, 3840) + PADDING;
 

@@ -12,6 +12,6 @@
 plm_bytes sort_scratch(const struct ghost *g, uint64_t count, uint64_t largest);
 
 /* scan_scratch() - bytes of cub's temporary storage for a running sum of @count elements of @dtype */
-plm_bytes scan_scratch(uint64_t count, enum dtype dtype);
+plm_bytes scan_scratch(const struct ghost *g, uint64_t count, enum dtype dtype);
 
 #endif

@@ -13,6 +13,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
+CLEAR = {} if torch.__version__.startswith('2.6.') else {'clear_history': True}  # 2.6 forgets when it stops
 DTYPES = {name: getattr(torch, name)
           for name in 'bool uint8 int32 int64 float16 bfloat16 float32 float64'.split()}
 INPLACE = {'add': 'add_', 'sub': 'sub_', 'mul': 'mul_', 'div': 'div_'}
@@ -315,7 +316,7 @@ def run(program):
         if any(s.split()[1] in OWNERS for s in steps if s not in makes):
             with torch.autocast('cuda', STATE['autocast'] or torch.float16, enabled=bool(STATE['autocast'])):
                 execute([s for s in steps if s not in makes], values, inputs)
-        torch.cuda.memory._record_memory_history(enabled='all', context=None, clear_history=True)
+        torch.cuda.memory._record_memory_history(enabled='all', context=None, **CLEAR)
         with torch.set_grad_enabled(STATE['grad']):
             if STATE['autocast']:
                 with torch.autocast('cuda', STATE['autocast']):

@@ -15,6 +15,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 BEGIN, END = '<!-- written by tests/reference/accuracy.py -->\n', '<!-- to here -->\n'
+FILES = ('one.jsonl', 'older.jsonl', 'many.jsonl', 'capacity.jsonl', 'more.jsonl')
 
 
 def share(part, whole):
@@ -33,7 +34,7 @@ def worst(rows, name):
 
 def load():
     rows = []
-    cases = {f: {c['id']: c for c in map(json.loads, open(HERE / f))} for f in ('one.jsonl', 'older.jsonl', 'many.jsonl', 'capacity.jsonl')}
+    cases = {f: {c['id']: c for c in map(json.loads, open(HERE / f))} for f in FILES}
     for row in csv.DictReader(open(HERE / 'errors.csv')):
         row['case'] = cases[row['file']][row['id']]
         row['error'] = {k: int(row[k]) for k in ('requested', 'allocated', 'reserved') if row[k] != ''}
@@ -44,7 +45,8 @@ def load():
 def summary(rows):
     out = ['| cases | n | allocated exact | within 0.5 % | worst low / high | reserved exact | within 1 % | worst low / high '
            '| every step exact |', '|---|---|---|---|---|---|---|---|---|']
-    files = {'one.jsonl': 'PyTorch 2.15', 'older.jsonl': 'PyTorch 2.11', 'many.jsonl': 'several GPUs, more models'}
+    files = {'one.jsonl': 'PyTorch 2.15', 'older.jsonl': 'PyTorch 2.11', 'many.jsonl': 'several GPUs, more models',
+             'more.jsonl': 'rarer configurations, PyTorch 2.15 to 2.6'}
     groups = {'plain': 'plain', 'cudnn': 'cuDNN decides'}
     titles = {(f, g): f'{files[f]}, {groups[g]}' for g in groups for f in files}
     for (file, group), title in titles.items():

@@ -145,8 +145,6 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
     const char **list = arena_array(&sim->arena, const char *, 16);
     size_t count = 0;
 
-    if (s->optimizer == PLM_OPTIMIZER_LION)
-        list[count++] = "optimizer lion (mirrors lion-pytorch)";
     if (s->optimizer == PLM_OPTIMIZER_ADAMW_8BIT)
         list[count++] = "optimizer adamw-8bit (mirrors bitsandbytes)";
     if (sim->memory_options.settings.backend == MEMORY_ASYNC)

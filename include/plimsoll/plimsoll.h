@@ -90,6 +90,9 @@ struct plm_device {
     const char *source;         /* of the totals: document or measurement */
     const char *context_source; /* of the context's size */
     bool calibrated;            /* measured by `plimsoll calibrate` rather than built in */
+    const char *uuid, *driver;  /* where it was measured; NULL for one that was not */
+    plm_bytes margin;           /* from the residuals of the measurement; 0: none is known */
+    const char *margin_reason;
 };
 
 enum plm_schedule {

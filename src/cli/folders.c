@@ -84,3 +84,12 @@ void folders_add(struct plm_context *context, struct arena *arena)
     add_kind(context, arena, "devices", "PLIMSOLL_DEVICES", PLM_SOURCE_DEVICES,
              plm_context_add_devices);
 }
+
+const char *folders_profiles(struct arena *arena)
+{
+    const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+
+    if (config && *config == '/') /* as the XDG specification has it, others are ignored */
+        return join(arena, config, "plimsoll/devices");
+    return home && *home == '/' ? join(arena, home, ".config/plimsoll/devices") : NULL;
+}

@@ -14,4 +14,7 @@
  */
 void folders_add(struct plm_context *context, struct arena *arena);
 
+/* folders_profiles() - where calibrated profiles are kept: plimsoll/devices in XDG_CONFIG_HOME, or in ~/.config; NULL: neither is known */
+const char *folders_profiles(struct arena *arena);
+
 #endif

@@ -93,7 +93,8 @@ static enum exit_status run_command(struct cli *cli, int argc, char **argv)
         options_parse(&cli->options, id, argc, argv, &first, &error) != PLM_OK)
         return fail(&error);
     cli->command = command_at(id);
-    if (cli->options.output && strcmp(cli->options.output, "-") == 0 && id != COMMAND_TIMELINE)
+    if (cli->options.output && strcmp(cli->options.output, "-") == 0 && id != COMMAND_TIMELINE &&
+        id != COMMAND_CALIBRATE)
         cli->options.output = NULL; /* standard output, as everywhere */
     if (cli->options.help || cli->options.version) {
         cli->options.output = NULL;

@@ -32,6 +32,7 @@ LIST(words_color, [COLOR_AUTO] = "auto", [COLOR_ALWAYS] = "always", [COLOR_NEVER
 const char *const option_groups[GROUP_COUNT] = {
     [GROUP_MODEL] = "What is trained",  [GROUP_TRAINING] = "How it is trained",
     [GROUP_PARALLEL] = "Parallelism",   [GROUP_DEVICE] = "Where it runs",
+    [GROUP_MEASURE] = "What is measured",
     [GROUP_SEARCH] = "What is safe",    [GROUP_COMPARE] = "What is compared",
     [GROUP_OUTPUT] = "What is printed",
 };
@@ -42,6 +43,7 @@ const char *const option_groups[GROUP_COUNT] = {
 #define COMPARE BIT(COMPARE)
 #define SEARCHES (PLAN | COMPARE)
 #define DUMP BIT(DUMP)
+#define CALIBRATE BIT(CALIBRATE)
 #define FIXED_BATCH (BIT(ESTIMATE) | COMPARE | BIT(TIMELINE) | BIT(DUMP) | BIT(CHECK))
 #define RUNS (BIT(ESTIMATE) | SEARCHES | BIT(TIMELINE) | BIT(DUMP))
 #define CHECKED (RUNS | BIT(CHECK))

@@ -42,6 +42,9 @@ struct options {
     int64_t jobs;
     unsigned sort; /* enum sort_field */
     bool largest_batch;
+    int64_t ordinal; /* of the GPU that is measured */
+    double max_fill, watchdog;
+    bool quick, managed;
     const char *output, *stage;
     unsigned color; /* enum color_when */
     bool json, csv, help, version;
@@ -59,6 +62,7 @@ enum option_group {
     GROUP_TRAINING,
     GROUP_PARALLEL,
     GROUP_DEVICE,
+    GROUP_MEASURE,
     GROUP_SEARCH,
     GROUP_COMPARE,
     GROUP_OUTPUT,

@@ -86,6 +86,35 @@ enum plm_status read_COUNT(struct options *options,
     return PLM_OK;
 }
 
+enum plm_status read_INDEX(struct options *options,
+                           const struct option_desc *desc,
+                           const char *value,
+                           struct plm_error *reterr)
+{
+    int64_t number;
+
+    if (!units_parse_int(value, &number) || number < 0 || number > INT32_MAX)
+        return refuse(desc, value, "a number from 0", reterr);
+    *MEMBER(options, desc, int64_t) = number;
+    return PLM_OK;
+}
+
+enum plm_status read_PERCENT(struct options *options,
+                             const struct option_desc *desc,
+                             const char *value,
+                             struct plm_error *reterr)
+{
+    size_t length = strlen(value);
+    bool sign = length > 0 && value[length - 1] == '%';
+    double percent;
+
+    if (!units_parse_real(arena_copy(options->arena, value, length - sign), &percent) ||
+        !(percent > 0 && percent <= 100))
+        return refuse(desc, value, "above 0 and at most 100, such as 95%", reterr);
+    *MEMBER(options, desc, double) = percent / 100;
+    return PLM_OK;
+}
+
 enum plm_status read_POSITIVE_REAL(struct options *options,
                                    const struct option_desc *desc,
                                    const char *value,

@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "device/device.h"
+#include "device/measured.h"
 #include "yaml/file.h"
 
 enum {
-    PROFILE_BYTES_MAX = 64 * 1024,
+    PROFILE_BYTES_MAX = 256 * 1024,
     PROCESSORS_MAX = 4096,
     THREADS_MAX = 65536,
 };
@@ -22,6 +23,7 @@ struct profile {
     int64_t version, processors, threads_per_processor;
     const char *device, *title, *compute_capability, *total_source, *context_source, *calibrated;
     plm_bytes total, context;
+    const struct yaml_node *measured;
 };
 
 #define FIELD(key_, type_, required_, help_)                                                       \
@@ -44,6 +46,7 @@ const struct decode_row device_fields[] = {
     FIELD(context, DECODE_BYTES, true, "what a process takes before its first tensor: CUDA context and modules"),
     FIELD(context_source, DECODE_TEXT, true, "where that figure was seen, and how far it varies"),
     FIELD(calibrated, DECODE_TEXT, false, "when it was measured; absent in built-in profiles"),
+    FIELD(measured, DECODE_MAPPING, false, "what `plimsoll calibrate` measured"),
 };
 /* clang-format on */
 const size_t device_field_count = sizeof device_fields / sizeof device_fields[0];
@@ -100,6 +103,30 @@ static enum plm_status check(const struct yaml_node *root,
     return PLM_OK;
 }
 
+/* read_measured() - what a calibrated profile adds */
+static enum plm_status read_measured(const struct yaml_node *node,
+                                     struct arena *arena,
+                                     struct plm_device *device,
+                                     struct plm_error *reterr)
+{
+    struct measured measured;
+    struct measured_margin margin;
+    enum plm_status status = measured_read(node, arena, &measured, reterr);
+
+    if (status != PLM_OK)
+        return status;
+    margin = measured_margin(&measured);
+    if (margin.margin >= device->total)
+        return plm_fail_at(reterr, PLM_E_RANGE, node->at,
+                           "'measured' leaves nothing of the device: its margin is %llu bytes",
+                           (unsigned long long)margin.margin);
+    device->uuid = measured.uuid;
+    device->driver = measured.driver;
+    device->margin = margin.margin;
+    device->margin_reason = measured_margin_reason(&margin, arena);
+    return PLM_OK;
+}
+
 enum plm_status device_load_file(const char *path,
                                  struct arena *arena,
                                  struct plm_device *ret_device,
@@ -133,5 +160,5 @@ enum plm_status device_load_file(const char *path,
         .context_source = profile.context_source,
         .calibrated = profile.calibrated != NULL,
     };
-    return PLM_OK;
+    return profile.measured ? read_measured(profile.measured, arena, ret_device, reterr) : PLM_OK;
 }

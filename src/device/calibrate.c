@@ -1,0 +1,404 @@
+/*
+ * device/calibrate.c - the parent's side of calibration: children are started, and what they say becomes one result
+ *
+ *     context   = free memory of one process's view less that of the next, which has made a context too
+ *     others    = total - free - context, seen by the first
+ *     residual  = (total - free - others) - (context + libraries + reserved), at each point of the fit
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "device/calibrate.h"
+#include "device/calibrate_child.h"
+
+enum { CONTEXTS = 4, CONTEXTS_QUICK = 3, STEPS = 1 + JOB_MEMORY_STEPS };
+static const double WATCHDOG = 30;
+
+/* struct run - one calibration in progress */
+struct run {
+    const struct calibrate_options *options;
+    struct arena *arena;
+    struct calibration *result;
+    struct plm_error *reterr;
+    struct figure *figures;
+    size_t figure_count, figure_capacity;
+    struct skipped *skipped;
+    size_t skipped_count, skipped_capacity;
+    struct fit_point *points; /* used: free memory, until finish_fit() */
+    size_t point_count, point_capacity;
+    const char *at; /* what the child does */
+    unsigned steps;
+    plm_bytes free_bytes, others;
+};
+
+static const char *copy(const struct run *run, const char *text)
+{
+    return arena_copy(run->arena, text, strlen(text));
+}
+
+static void add_figure(struct run *run, struct figure figure)
+{
+    arena_push(run->arena, run->figures, run->figure_count, run->figure_capacity, figure);
+}
+
+static void add_one(struct run *run, enum figure_id id, double value)
+{
+    add_figure(
+        run, (struct figure){ .id = id, .value = value, .low = value, .high = value, .count = 1 });
+}
+
+static void progress(struct run *run, const char *what)
+{
+    const struct calibrate_options *o = run->options;
+
+    run->at = copy(run, what);
+    if (o->progress)
+        o->progress(o->progress_context, run->at, run->steps < STEPS ? run->steps : STEPS, STEPS);
+    run->steps++;
+}
+
+/* ------------------------------------------------------------------ what a child says */
+
+static bool hear_fact(struct run *run, const char *text)
+{
+    struct calibration *c = run->result;
+    char key[32], value[CUDA_NAME_TEXT];
+    int number;
+
+    if (sscanf(text, "%31s %127[^\n]", key, value) != 2)
+        return strncmp(text, "uuid ", 5) == 0; /* a driver that does not tell */
+    number = (int)strtol(value, NULL, 10);
+    if (strcmp(key, "name") == 0) {
+        snprintf(c->identity.name, sizeof c->identity.name, "%s", value);
+    } else if (strcmp(key, "uuid") == 0) {
+        snprintf(c->identity.uuid, sizeof c->identity.uuid, "%.*s", CUDA_UUID_TEXT - 1, value);
+    } else if (strcmp(key, "driver") == 0) {
+        snprintf(c->identity.driver, sizeof c->identity.driver, "%.*s", CUDA_VERSION_TEXT - 1,
+                 value);
+    } else if (strcmp(key, "runtime") == 0) {
+        char version[CUDA_VERSION_TEXT];
+
+        cuda_version(number, version);
+        c->measured.runtime = copy(run, version);
+    } else if (strcmp(key, "capability_major") == 0) {
+        c->capability = number * 10 + c->capability % 10;
+    } else if (strcmp(key, "capability_minor") == 0) {
+        c->capability = c->capability / 10 * 10 + number;
+    } else if (strcmp(key, "processors") == 0) {
+        c->processors = number;
+    } else if (strcmp(key, "threads") == 0) {
+        c->threads_per_processor = number;
+    } else if (strcmp(key, "ecc") == 0) {
+        c->measured.ecc = number != 0;
+    } else if (strcmp(key, "compute_mode") == 0) {
+        c->measured.compute_mode = number == CUDA_COMPUTE_MODE_DEFAULT      ? "default"
+                                   : number == CUDA_COMPUTE_MODE_PROHIBITED ? "prohibited"
+                                                                            : "exclusive process";
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static bool hear_figure(struct run *run, const char *text)
+{
+    struct figure f = { 0 };
+    char name[64];
+    int least;
+
+    if (sscanf(text, "%63s %" SCNu64 " %lf %lf %lf %" SCNd64 " %d", name, &f.size, &f.value, &f.low,
+               &f.high, &f.count, &least) != 7)
+        return false;
+    f.id = figure_find(name);
+    f.at_least = least != 0;
+    if (f.id == FIGURE_COUNT)
+        return false;
+    add_figure(run, f);
+    return true;
+}
+
+static bool hear_skip(struct run *run, const char *text)
+{
+    char name[64], reason[256];
+    struct skipped skipped;
+
+    if (sscanf(text, "%63s %255[^\n]", name, reason) != 2)
+        return false;
+    skipped = (struct skipped){ .id = figure_find(name), .reason = copy(run, reason) };
+    if (skipped.id == FIGURE_COUNT)
+        return false;
+    arena_push(run->arena, run->skipped, run->skipped_count, run->skipped_capacity, skipped);
+    return true;
+}
+
+static bool hear_fit(struct run *run, const char *text)
+{
+    struct fit_point point = { 0 };
+
+    if (sscanf(text, "%" SCNu64 " %" SCNu64, &point.reserved, &point.used) != 2)
+        return false;
+    arena_push(run->arena, run->points, run->point_count, run->point_capacity, point);
+    return true;
+}
+
+/* after() - what follows "WORD " in @line, or NULL */
+static const char *after(const char *line, const char *word)
+{
+    size_t length = strlen(word);
+
+    return strncmp(line, word, length) == 0 && line[length] == ' ' ? line + length + 1 : NULL;
+}
+
+/* hear() - one line; false: it is none that is known */
+static bool hear(struct run *run, const char *line)
+{
+    const char *rest;
+
+    if ((rest = after(line, "at")))
+        return progress(run, rest), true;
+    if ((rest = after(line, "figure")))
+        return hear_figure(run, rest);
+    if ((rest = after(line, "skip")))
+        return hear_skip(run, rest);
+    if ((rest = after(line, "fit")))
+        return hear_fit(run, rest);
+    if ((rest = after(line, "fact")))
+        return hear_fact(run, rest);
+    return strcmp(line, "alive") == 0;
+}
+
+/*
+ * next_line() - hear @child until it says a line that begins with @wanted, or ends (*ret_line is NULL then)
+ *
+ * What failed is said together with what was being measured.
+ */
+static enum plm_status next_line(struct run *run,
+                                 struct child *child,
+                                 const char *wanted,
+                                 const char **ret_line)
+{
+    double watchdog = run->options->watchdog > 0 ? run->options->watchdog : WATCHDOG;
+
+    for (;;) {
+        struct plm_error error;
+        const char *line, *text;
+        enum plm_status status = child_line(child, watchdog, &line, &error);
+
+        if (status != PLM_OK)
+            return plm_fail(run->reterr, status, "while measuring %s: %s", run->at, error.message);
+        if (line && (text = after(line, "error")))
+            return run->steps <= 1 ? plm_fail(run->reterr, PLM_E_DEVICE, "%s", text)
+                                   : plm_fail(run->reterr, PLM_E_DEVICE, "while measuring %s: %s",
+                                              run->at, text);
+        if (!line || (wanted && after(line, wanted))) {
+            *ret_line = line;
+            return PLM_OK;
+        }
+        if (!hear(run, line))
+            return plm_fail(run->reterr, PLM_E_DEVICE,
+                            "while measuring %s: the probe said '%.60s', which means nothing here",
+                            run->at, line);
+    }
+}
+
+/* run_child() - one job from its start to its end */
+static enum plm_status run_child(struct run *run, child_job *job)
+{
+    struct child child;
+    const char *line = NULL;
+    enum plm_status status = child_start(&child, job, &run->options->probe, run->reterr);
+
+    if (status != PLM_OK)
+        return status;
+    status = next_line(run, &child, NULL, &line);
+    child_stop(&child);
+    return status;
+}
+
+/* ------------------------------------------------------------------ contexts */
+
+/* hold_contexts() - several processes with a context each, one after the other; what each saw free */
+static enum plm_status hold_contexts(struct run *run,
+                                     struct child *children,
+                                     size_t count,
+                                     double *ret_free)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *line = NULL;
+        enum plm_status status =
+            child_start(&children[i], job_context, &run->options->probe, run->reterr);
+        size_t free_bytes, total;
+
+        if (status == PLM_OK)
+            status = next_line(run, &children[i], "free", &line);
+        if (status != PLM_OK)
+            return status;
+        if (!line || sscanf(line, "free %zu %zu", &free_bytes, &total) != 2)
+            return plm_fail(run->reterr, PLM_E_DEVICE, "the GPU's process said nothing of memory");
+        run->result->total = total;
+        ret_free[i] = (double)free_bytes;
+    }
+    return PLM_OK;
+}
+
+/* end_contexts() - each gives its context back itself, so that a failure of that is seen */
+static enum plm_status end_contexts(struct run *run, struct child *children, size_t count)
+{
+    enum plm_status status = PLM_OK;
+
+    for (size_t i = 0; i < count && status == PLM_OK; i++) {
+        const char *line;
+
+        child_let_go(&children[i]);
+        status = next_line(run, &children[i], NULL, &line);
+    }
+    return status;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/*
+ * measure_context() - the fall of free memory from each process to the next
+ *
+ * A device that only one process may use has no second one: its context is then what is not free.
+ */
+static enum plm_status measure_context(struct run *run)
+{
+    struct child children[CONTEXTS] = { 0 };
+    struct calibration *c = run->result;
+    size_t count = run->options->probe.quick ? CONTEXTS_QUICK : CONTEXTS;
+    double seen[CONTEXTS], takes[CONTEXTS];
+    struct figure f = { .id = FIGURE_CONTEXT };
+    enum plm_status status;
+
+    progress(run, "context");
+    status = hold_contexts(run, children, 1, seen);
+    if (status == PLM_OK && c->measured.compute_mode &&
+        strcmp(c->measured.compute_mode, "default") != 0)
+        count = 1;
+    if (status == PLM_OK)
+        status = hold_contexts(run, children + 1, count - 1, seen + 1);
+    if (status == PLM_OK)
+        status = end_contexts(run, children, count);
+    for (size_t i = 0; i < CONTEXTS; i++)
+        child_stop(&children[i]);
+    if (status != PLM_OK)
+        return status;
+    takes[0] = (double)c->total - seen[0];
+    for (size_t i = 1; i < count; i++)
+        takes[i - 1] = seen[i - 1] > seen[i] ? seen[i - 1] - seen[i] : 0;
+    f.count = count > 1 ? (int64_t)count - 1 : 1;
+    qsort(takes, (size_t)f.count, sizeof *takes, compare);
+    f.value = (takes[(f.count - 1) / 2] + takes[f.count / 2]) / 2;
+    f.low = takes[0];
+    f.high = takes[f.count - 1];
+    run->free_bytes = (plm_bytes)seen[0];
+    run->others =
+        (double)c->total - seen[0] > f.value ? c->total - run->free_bytes - (plm_bytes)f.value : 0;
+    c->measured.context = (plm_bytes)f.value;
+    add_one(run, FIGURE_TOTAL, (double)c->total);
+    add_one(run, FIGURE_FREE, seen[0]);
+    add_one(run, FIGURE_OTHERS, (double)run->others);
+    add_one(run, FIGURE_LIMIT, seen[0] * run->options->probe.max_fill);
+    add_figure(run, f);
+    return PLM_OK;
+}
+
+/* ------------------------------------------------------------------ the result */
+
+static void finish_fit(struct run *run)
+{
+    struct measured *m = &run->result->measured;
+
+    for (size_t i = 0; i < run->point_count; i++) {
+        struct fit_point *p = &run->points[i];
+        plm_bytes away = p->used + run->others; /* used was free memory until here */
+
+        p->used = run->result->total > away ? run->result->total - away : 0;
+        p->residual = (double)p->used - (double)(m->context + m->libraries + p->reserved);
+    }
+    m->points = run->points;
+    m->point_count = run->point_count;
+    m->figures = run->figures;
+    m->figure_count = run->figure_count;
+    m->skipped = run->skipped;
+    m->skipped_count = run->skipped_count;
+}
+
+enum plm_status calibrate_run(const struct calibrate_options *options,
+                              struct arena *arena,
+                              struct calibration *ret_calibration,
+                              struct plm_error *reterr)
+{
+    struct calibration result = { .measured = { .date = options->date,
+                                                .program = PLM_VERSION,
+                                                .quick = options->probe.quick,
+                                                .max_fill = options->probe.max_fill } };
+    struct run run = { .options = options, .arena = arena, .result = &result, .reterr = reterr };
+    enum plm_status status = measure_context(&run);
+
+    if (status == PLM_OK)
+        status = run_child(&run, job_memory);
+    if (status != PLM_OK)
+        return status;
+    result.measured.uuid = copy(&run, result.identity.uuid);
+    result.measured.driver = copy(&run, result.identity.driver);
+    result.measured.mig = strncmp(result.identity.uuid, "MIG", 3) == 0;
+    finish_fit(&run);
+    result.context = result.measured.context + result.measured.libraries;
+    *ret_calibration = result;
+    return PLM_OK;
+}
+
+/* ------------------------------------------------------------------ the profile */
+
+const char *calibrate_name(const char *uuid, const char *driver, struct arena *arena)
+{
+    struct buf name = { .arena = arena };
+
+    buf_printf(&name, "%s-%s", *uuid ? uuid : "GPU", driver);
+    return buf_string(&name);
+}
+
+/* quoted() - a YAML text in double quotes */
+static void quoted(struct buf *out, const char *text)
+{
+    buf_char(out, '"');
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            buf_char(out, '\\');
+        buf_char(out, *text >= 0x20 ? *text : ' ');
+    }
+    buf_char(out, '"');
+}
+
+void calibrate_write(const struct calibration *c, struct buf *out)
+{
+    const struct measured *m = &c->measured;
+    char context[UNITS_TEXT], libraries[UNITS_TEXT];
+
+    buf_printf(out, "# written by plimsoll calibrate; plimsoll-device(5) describes it\n");
+    buf_printf(out, "plimsoll: 1\ndevice: %s\ntitle: ",
+               calibrate_name(c->identity.uuid, c->identity.driver, out->arena));
+    quoted(out, c->identity.name);
+    buf_printf(out,
+               "\ncompute_capability: %d.%d\nprocessors: %d\nthreads_per_processor: %d\n"
+               "total: %" PRIu64 "\ntotal_source: \"measured: cudaMemGetInfo\"\n",
+               c->capability / 10, c->capability % 10, c->processors, c->threads_per_processor,
+               c->total);
+    buf_printf(out,
+               "context: %" PRIu64 "\ncontext_source: \"measured: a CUDA context of %s, and %s of "
+               "libraries; without the framework's own kernels\"\n",
+               c->context, units_format_bytes(m->context, context),
+               units_format_bytes(m->libraries, libraries));
+    buf_printf(out, "calibrated: %s\n", m->date);
+    measured_write(m, out);
+}

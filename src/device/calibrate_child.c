@@ -1,0 +1,171 @@
+/*
+ * device/calibrate_child.c - the jobs of calibration's children
+ *
+ * Each opens CUDA, makes a context, runs its probes and gives the context back. A failed call ends the job: what it held goes with the
+ * process.
+ */
+#include <inttypes.h>
+
+#include "device/calibrate_child.h"
+#include "device/hold.h"
+
+/* struct job - a child's state; on its stack */
+struct job {
+    struct cuda cuda;
+    struct arena arena;
+    struct plm_error error;
+    struct probe probe;
+};
+
+/* begin() - open CUDA and make a context on the device */
+static enum plm_status begin(struct job *job,
+                             const struct child_voice *voice,
+                             const struct probe_options *options)
+{
+    int count = 0;
+    enum plm_status status;
+
+    *job = (struct job){ .probe = { .voice = voice,
+                                    .cuda = &job->cuda,
+                                    .options = options,
+                                    .arena = &job->arena,
+                                    .reterr = &job->error,
+                                    .granularity = PROBE_PAGE } };
+    status = cuda_open(&job->cuda, &job->error);
+    if (status == PLM_OK)
+        status =
+            probe_check(&job->probe, job->cuda.cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+    if (status == PLM_OK && options->ordinal >= count)
+        status = plm_fail(&job->error, PLM_E_DEVICE, "there is no device %d: %s", options->ordinal,
+                          count == 1 ? "the only one is 0" : "they are counted from 0");
+    if (status == PLM_OK)
+        status =
+            probe_check(&job->probe, job->cuda.cudaSetDevice(options->ordinal), "cudaSetDevice");
+    return status;
+}
+
+/* end() - give the context back; or say what failed */
+static void end(struct job *job, enum plm_status status)
+{
+    if (status == PLM_OK)
+        status = probe_check(&job->probe, job->cuda.cudaDeviceReset(), "cudaDeviceReset");
+    if (status != PLM_OK)
+        child_say(job->probe.voice, "error %s", job->error.message);
+    arena_finish(&job->arena);
+}
+
+/* ------------------------------------------------------------------ the device, and what a context takes */
+
+static enum plm_status say_facts(struct job *job)
+{
+    static const struct {
+        const char *key;
+        enum cuda_attribute attribute;
+    } facts[] = {
+        { "capability_major", CUDA_ATTRIBUTE_CAPABILITY_MAJOR },
+        { "capability_minor", CUDA_ATTRIBUTE_CAPABILITY_MINOR },
+        { "processors", CUDA_ATTRIBUTE_PROCESSORS },
+        { "threads", CUDA_ATTRIBUTE_THREADS_PER_PROCESSOR },
+        { "ecc", CUDA_ATTRIBUTE_ECC },
+        { "compute_mode", CUDA_ATTRIBUTE_COMPUTE_MODE },
+    };
+    struct cuda_identity identity;
+    enum plm_status status =
+        cuda_identify(&job->cuda, job->probe.options->ordinal, &identity, &job->error);
+
+    if (status != PLM_OK)
+        return status;
+    child_say(job->probe.voice, "fact name %s", identity.name);
+    child_say(job->probe.voice, "fact uuid %s", identity.uuid);
+    child_say(job->probe.voice, "fact driver %s", identity.driver);
+    child_say(job->probe.voice, "fact runtime %d", job->cuda.runtime_version);
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+        int value = 0;
+
+        status = probe_check(&job->probe,
+                             job->cuda.cudaDeviceGetAttribute(&value, (int)facts[i].attribute,
+                                                              job->probe.options->ordinal),
+                             "cudaDeviceGetAttribute");
+        if (status != PLM_OK)
+            return status;
+        child_say(job->probe.voice, "fact %s %d", facts[i].key, value);
+    }
+    return PLM_OK;
+}
+
+void job_context(const struct child_voice *voice, const void *what)
+{
+    struct job job;
+    size_t free_bytes = 0, total = 0;
+    enum plm_status status = begin(&job, voice, what);
+
+    if (status == PLM_OK)
+        status = say_facts(&job);
+    if (status == PLM_OK)
+        status =
+            probe_check(&job.probe, job.cuda.cudaMemGetInfo(&free_bytes, &total), "cudaMemGetInfo");
+    if (status == PLM_OK) {
+        child_say(voice, "free %zu %zu", free_bytes, total);
+        child_hold(voice);
+    }
+    end(&job, status);
+}
+
+/* ------------------------------------------------------------------ memory */
+
+/*
+ * probe_fit() - what the device counts for what an allocator reserves
+ *
+ * Segments as PyTorch's allocator asks for them: 2 MiB for small tensors, 20 MiB for those up to 10 MiB, multiples of 2 MiB above.
+ * The parent holds "used less others" against context + libraries + reserved.
+ */
+static enum plm_status probe_fit(struct probe *probe)
+{
+    const plm_bytes mib = (plm_bytes)1 << 20;
+    static const struct {
+        plm_bytes mib;
+        size_t most;
+    } sets[] = { { 2, 64 }, { 20, 32 }, { 22, 16 }, { 134, 8 }, { 1024, 64 } };
+    struct hold hold;
+    plm_bytes now = 0;
+    enum plm_status status = hold_begin(probe, &hold);
+
+    if (status == PLM_OK)
+        child_say(probe->voice, "fit 0 %" PRIu64, hold.free_before);
+    for (size_t i = 0; status == PLM_OK && i < sizeof sets / sizeof *sets; i++) {
+        enum hold_answer answer;
+
+        status = hold_fill(probe, &hold, sets[i].mib * mib, sets[i].most, &answer);
+        if (status != PLM_OK || answer == HOLD_SHRUNK)
+            break;
+        status = probe_free_bytes(probe, &now);
+        if (status == PLM_OK)
+            child_say(probe->voice, "fit %" PRIu64 " %" PRIu64, hold.bytes, now);
+    }
+    return status == PLM_OK ? hold_end(probe, &hold) : status;
+}
+
+void job_memory(const struct child_voice *voice, const void *what)
+{
+    static const struct {
+        const char *name;
+        probe_run *run;
+    } probes[] = {
+        { "granularity", probe_ladder },          { "addresses", probe_addresses },
+        { "mapped memory", probe_vmm },           { "memory pool", probe_pool },
+        { "largest block", probe_largest },       { "usable memory", probe_usable },
+        { "fragmentation", probe_fragmentation }, { "fit", probe_fit },
+        { "managed memory", probe_managed },
+    };
+    struct job job;
+    enum plm_status status = begin(&job, voice, what);
+
+    _Static_assert(sizeof probes / sizeof *probes == JOB_MEMORY_STEPS, "as the header says");
+    for (size_t i = 0; status == PLM_OK && i < JOB_MEMORY_STEPS; i++) {
+        probe_at(&job.probe, probes[i].name);
+        status = probes[i].run(&job.probe);
+    }
+    if (status == PLM_OK)
+        probe_say(&job.probe, FIGURE_BACKED_OFF, 0, job.probe.backed_off);
+    end(&job, status);
+}

@@ -1,0 +1,15 @@
+/* device/calibrate_child.h - the jobs of calibration's children; what they are given is a struct probe_options */
+#ifndef PLM_DEVICE_CALIBRATE_CHILD_H
+#define PLM_DEVICE_CALIBRATE_CHILD_H
+
+#include "device/child.h"
+#include "device/probe.h"
+
+/* says "facts" of the device and "free BYTES TOTAL" with a context, then holds that until the parent lets go */
+child_job job_context;
+
+child_job job_memory;
+
+enum { JOB_MEMORY_STEPS = 9 }; /* times that job_memory says "at" */
+
+#endif

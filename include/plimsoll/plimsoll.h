@@ -256,7 +256,12 @@ struct plm_result {
     bool
         workspace_unknown; /* cuDNN would choose workspaces that are not known here: figures are a lower bound */
     plm_bytes workspace_low, workspace_high; /* its range, when unknown */
-    const struct plm_device *device;         /* NULL: none */
+    struct {
+        int library, table; /* versions of cuDNN that answered, 92600 for 9.26.0; 0: none did */
+        uint64_t asked, looked_up,
+            unknown; /* calls: known by the library, by the table, by neither */
+    } cudnn;
+    const struct plm_device *device; /* NULL: none */
 };
 
 /* ------------------------------------------------------------------ models and devices */
@@ -267,6 +272,18 @@ PLM_API void plm_context_destroy(struct plm_context *context);
 /* plm_context_add_models(), plm_context_add_devices() - a folder that is searched for NAME.yaml, in the order added */
 PLM_API void plm_context_add_models(struct plm_context *context, const char *folder);
 PLM_API void plm_context_add_devices(struct plm_context *context, const char *folder);
+
+/*
+ * Where workspaces of cuDNN come from. Without any of these they are not known, and a result has their range.
+ *
+ * plm_context_add_cudnn() - a libcudnn.so.9 that may be asked; it is loaded into a process of its own, which is forked when
+ * the first estimate needs it. The one of the framework's version is asked, or the last with @chosen.
+ * plm_context_add_cudnn_tables() - a folder with tables of workspaces, for calls that no library of that version answers
+ * plm_context_set_cudnn_cache() - a folder for answers, so that a library is asked once; it is made when needed
+ */
+PLM_API void plm_context_add_cudnn(struct plm_context *context, const char *library, bool chosen);
+PLM_API void plm_context_add_cudnn_tables(struct plm_context *context, const char *folder);
+PLM_API void plm_context_set_cudnn_cache(struct plm_context *context, const char *folder);
 
 /* plm_model_load() - a zoo name, a YAML file, or a Hugging Face config.json of an architecture in the zoo */
 PLM_API PLM_MUST_CHECK enum plm_status plm_model_load(struct plm_context *context,

@@ -24,6 +24,7 @@ struct plm_context *plm_context_create(void)
     struct plm_context *context = arena_new(&arena, struct plm_context);
 
     context->arena = arena;
+    context->cudnn = cudnn_create();
     return context;
 }
 
@@ -31,6 +32,7 @@ void plm_context_destroy(struct plm_context *context)
 {
     if (!context)
         return;
+    cudnn_destroy(context->cudnn);
     struct arena arena = context->arena; /* the struct itself is in there */
 
     arena_finish(&arena);
@@ -46,6 +48,21 @@ void plm_context_add_devices(struct plm_context *context, const char *folder)
 {
     arena_push(&context->arena, context->devices, context->device_count, context->device_capacity,
                arena_copy(&context->arena, folder, strlen(folder)));
+}
+
+void plm_context_add_cudnn(struct plm_context *context, const char *library, bool chosen)
+{
+    cudnn_add_library(context->cudnn, library, chosen);
+}
+
+void plm_context_add_cudnn_tables(struct plm_context *context, const char *folder)
+{
+    cudnn_add_tables(context->cudnn, folder);
+}
+
+void plm_context_set_cudnn_cache(struct plm_context *context, const char *folder)
+{
+    cudnn_set_cache(context->cudnn, folder);
 }
 
 /* ------------------------------------------------------------------ names */
@@ -207,7 +224,9 @@ static enum plm_status load_config(struct plm_context *context,
     status = config_json_import(root, models, count, &model->arena, &import, reterr);
     if (status != PLM_OK)
         return status;
-    model->subject = (struct subject){ import.model, import.settings, import.setting_count };
+    model->subject = (struct subject){ .model = import.model,
+                                       .settings = import.settings,
+                                       .setting_count = import.setting_count };
     model->warnings = import.warnings;
     model->warning_count = import.warning_count;
     return PLM_OK;
@@ -250,6 +269,7 @@ enum plm_status plm_model_load(struct plm_context *context,
     model->context = context;
     enum plm_status status = load(context, name, model, reterr);
 
+    model->subject.cudnn = context->cudnn;
     if (status == PLM_OK)
         *ret_model = model;
     else

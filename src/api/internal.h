@@ -8,6 +8,7 @@ struct plm_context {
     struct arena arena;
     const char **models, **devices; /* folders, in the order added */
     size_t model_count, model_capacity, device_count, device_capacity;
+    struct cudnn *cudnn; /* who knows its workspaces */
 };
 
 struct plm_model {

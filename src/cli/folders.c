@@ -1,4 +1,4 @@
-/* cli/folders.c - where models and device profiles are looked for; PLIMSOLL_MODELS and PLIMSOLL_DEVICES are read here */
+/* cli/folders.c - where models and device profiles are looked for; the variables that name them are read here */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +83,8 @@ void folders_add(struct plm_context *context, struct arena *arena)
              plm_context_add_models);
     add_kind(context, arena, "devices", "PLIMSOLL_DEVICES", PLM_SOURCE_DEVICES,
              plm_context_add_devices);
+    add_kind(context, arena, "cudnn", "PLIMSOLL_CUDNN_TABLES", PLM_SOURCE_CUDNN,
+             plm_context_add_cudnn_tables);
 }
 
 const char *folders_profiles(struct arena *arena)

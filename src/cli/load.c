@@ -1,5 +1,6 @@
 /* cli/load.c - model and strategy from the command line */
 #include "cli/load.h"
+#include "cli/libraries.h"
 
 const char load_missing[] =
     "needs a MODEL: a name that 'plimsoll models' lists, a YAML file or a config.json";
@@ -31,6 +32,10 @@ enum plm_status load_strategy(struct cli *cli,
 
 enum plm_status load_model(struct cli *cli, struct plm_model **ret_model, struct plm_error *reterr)
 {
+    enum plm_status status = libraries_add(cli->context, cli->options.cudnn, &cli->arena, reterr);
+
+    if (status != PLM_OK)
+        return status;
     return plm_model_load(cli->context, cli->arguments[0], ret_model, reterr);
 }
 

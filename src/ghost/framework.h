@@ -39,6 +39,7 @@ struct framework {
         autocast_cache_records; /* autocast casts what it caches with gradients on (2.11; not 2.6) */
     bool slices_whole; /* x[:] is a slice, whose gradient is padded with no zeros (2.6; not 2.11) */
     bool has_large_segment; /* large_segment_size_mb exists */
+    int cudnn;              /* that its wheels bring: 92600 is 9.26.0 */
     int cc_least, cc_most;  /* compute capabilities that the wheels support, 75 for 7.5 */
 };
 

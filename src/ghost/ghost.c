@@ -53,10 +53,9 @@ struct tensor *ghost_fail(struct ghost *g, enum plm_status status, const char *f
     return NULL;
 }
 
-uint32_t ghost_alloc(struct ghost *g, plm_bytes bytes)
+/* record_alloc() - the record of the next allocation */
+static void record_alloc(struct ghost *g, plm_bytes bytes)
 {
-    if (!g->schedule || g->halt || bytes == 0)
-        return 0;
     struct record record = {
         .bytes = bytes,
         .path = g->path,
@@ -66,6 +65,13 @@ uint32_t ghost_alloc(struct ghost *g, plm_bytes bytes)
     };
 
     arena_push(g->arena, g->records, g->record_count, g->record_capacity, record);
+}
+
+uint32_t ghost_alloc(struct ghost *g, plm_bytes bytes)
+{
+    if (!g->schedule || g->halt || bytes == 0)
+        return 0;
+    record_alloc(g, bytes);
     return schedule_alloc(g->schedule, bytes, g->stream);
 }
 
@@ -94,6 +100,26 @@ void ghost_unknown_workspace(struct ghost *g, plm_bytes operands)
     g->unknown_workspace = true;
     if (operands > g->operands_most)
         g->operands_most = operands;
+}
+
+void ghost_library(struct ghost *g, const struct library_call *call, plm_bytes operands)
+{
+    const struct library *library = &g->around.library;
+    struct library_plans plans;
+    enum category outer = g->category;
+
+    if (!g->schedule || g->halt)
+        return;
+    if (!library->plans || !library->plans(library->context, call, &plans)) {
+        ghost_unknown_workspace(g, operands);
+        return;
+    }
+    if (plans.bytes[0] == 0)
+        return;
+    g->category = CATEGORY_WORKSPACE;
+    record_alloc(g, plans.bytes[0]);
+    g->category = outer;
+    ghost_free(g, schedule_alloc_chain(g->schedule, plans.bytes, plans.count, g->stream));
 }
 
 void ghost_workspace(struct ghost *g, plm_bytes bytes)

@@ -15,6 +15,7 @@
 #include "base/names.h"
 #include "base/pool.h"
 #include "ghost/framework.h"
+#include "ghost/library.h"
 #include "opdef/opdef.h"
 #include "schedule/schedule.h"
 
@@ -58,6 +59,7 @@ struct surroundings {
     bool ghostgpu;      /* assume what the reference instrument does where a GPU differs */
     enum workspace_mode workspace_mode; /* of cuDNN */
     plm_bytes workspace_bytes;          /* with WORKSPACE_BYTES */
+    struct library library;             /* with WORKSPACE_AUTO: who knows them */
 };
 
 enum halt { HALT_NO, HALT_STOP, HALT_FAILED };
@@ -95,6 +97,8 @@ struct ghost {
     struct autocast autocast;
     struct frame *frame; /* the innermost checkpoint whose hooks are active */
     struct tensor *blas_workspace[GHOST_THREADS], *lt_workspace[GHOST_THREADS]; /* where cached */
+
+    struct tensor *memory_buffer[DTYPE_COUNT]; /* lent again and again (ops/memory_buffer.h) */
 
     /* called after a leaf has accumulated a gradient (post-hook of AccumulateGrad); NULL: nobody listens */
     void (*accumulated)(void *context, struct tensor *leaf);
@@ -139,7 +143,14 @@ void ghost_scratch(struct ghost *g, plm_bytes bytes);
 /* ghost_unknown_workspace() - a call whose workspace only its library knows; @operands are the bytes that it reads and writes */
 void ghost_unknown_workspace(struct ghost *g, plm_bytes operands);
 
-/* ghost_workspace() - the same, counted as a library's workspace */
+/*
+ * ghost_library() - a call of a library, with the workspace that it takes; without a schedule nobody is asked
+ *
+ * @operands are the bytes that it reads and writes, for where the workspace is not known.
+ */
+void ghost_library(struct ghost *g, const struct library_call *call, plm_bytes operands);
+
+/* ghost_workspace() - the same as ghost_scratch(), counted as a library's workspace */
 void ghost_workspace(struct ghost *g, plm_bytes bytes);
 
 #endif

@@ -3,8 +3,10 @@
  *
  * Mirrors aten/src/ATen/native/Convolution.cpp, cudnn/ConvShared.cpp, cuda/DepthwiseConv2d.cu and DepthwiseConv3d.cu of
  * PyTorch 2.15 (2.11 takes the same memory). One input or weight in channels-last format makes everything so. What cuDNN asks
- * for as a workspace only cuDNN knows. A convolution over one dimension is one over two, of height 1.
+ * for as a workspace only cuDNN knows: it is asked (ghost_library()). A convolution over one dimension is one over two, of height 1.
  */
+#include <string.h>
+
 #include "base/num.h"
 #include "ghost/autocast.h"
 #include "ghost/kernels.h"
@@ -14,8 +16,15 @@
 
 enum { SPATIAL_MOST = 3 };
 enum { SAVED_INPUT, SAVED_WEIGHT, SAVED_COUNT };
-enum { NUMBER_BACKEND, NUMBER_TRANSPOSED, NUMBER_COUNT };
+/* of a node: the backend, transposed or not, then the windows as images have them */
+enum { NUMBER_BACKEND, NUMBER_TRANSPOSED, NUMBER_WINDOWS, WINDOW_NUMBERS = 3 * SPATIAL_MOST };
+enum { NUMBER_COUNT = NUMBER_WINDOWS + WINDOW_NUMBERS };
 enum backend { BACKEND_CUDNN, BACKEND_DEPTHWISE2D, BACKEND_DEPTHWISE3D };
+
+/* struct windows - how a weight moves over an image, in the order of its dimensions */
+struct windows {
+    int64_t padding[SPATIAL_MOST], stride[SPATIAL_MOST], dilation[SPATIAL_MOST];
+};
 
 struct conv {
     unsigned spatial; /* dimensions */
@@ -32,16 +41,49 @@ static bool suggests_channels_last(const struct tensor *a, const struct tensor *
            (tensor_suggests_channels_last(a) || tensor_suggests_channels_last(b));
 }
 
-/* cudnn_workspace() - of a call that makes @c from @a and @b */
-static void cudnn_workspace(struct ghost *g,
-                            const struct tensor *a,
-                            const struct tensor *b,
-                            const struct tensor *c)
+/* image_windows() - those of a line are those of an image of height 1 */
+static struct windows image_windows(const struct conv *c)
 {
+    struct windows w = { .stride = { 1 }, .dilation = { 1 } };
+    unsigned first = c->spatial == 1;
+
+    for (unsigned i = 0; i < c->spatial; i++) {
+        w.padding[first + i] = c->padding[i];
+        w.stride[first + i] = c->stride[i];
+        w.dilation[first + i] = c->dilation[i];
+    }
+    return w;
+}
+
+/* cudnn_workspace() - of the call that makes one of the three tensors from the others */
+static void cudnn_workspace(struct ghost *g,
+                            enum library_op op,
+                            const struct windows *w,
+                            bool channels_last,
+                            const struct tensor *input,
+                            const struct tensor *weight,
+                            const struct tensor *output)
+{
+    struct library_call call = { .op = op, .channels_last = channels_last };
+
+    if (!input || !weight || !output)
+        return;
     switch (g->around.workspace_mode) {
     case WORKSPACE_AUTO:
-        if (c)
-            ghost_unknown_workspace(g, tensor_bytes(a) + tensor_bytes(b) + tensor_bytes(c));
+        if (g->around.cc < 80 && input->dtype == DTYPE_BFLOAT16) {
+            g->unknown_workspace = true; /* no bfloat16 in cuDNN: im2col and products instead */
+            break;
+        }
+        call.dtype = input->dtype;
+        call.spatial = input->dims - 2;
+        memcpy(call.input, input->sizes, input->dims * sizeof *call.input);
+        memcpy(call.weight, weight->sizes, input->dims * sizeof *call.weight);
+        for (unsigned i = 0; i < call.spatial; i++) {
+            call.padding[i] = w->padding[i];
+            call.stride[i] = w->stride[i];
+            call.dilation[i] = w->dilation[i];
+        }
+        ghost_library(g, &call, tensor_bytes(input) + tensor_bytes(weight) + tensor_bytes(output));
         break;
     case WORKSPACE_NONE:
         break;
@@ -77,8 +119,14 @@ static struct tensor *as_line(struct tensor *x)
 
 /* ------------------------------------------------------------------ what cuDNN is asked for */
 
-/* cudnn_data() - an output of @sizes from @x and the weight: the forward, or the gradient of the input */
+/*
+ * cudnn_data() - an output of @sizes from @x and the weight: the forward, or the gradient of the input
+ *
+ * To cuDNN a transposed convolution is the gradient of another's input, and its own input's gradient a convolution.
+ */
 static struct tensor *cudnn_data(struct ghost *g,
+                                 enum library_op op,
+                                 const struct windows *w,
                                  struct tensor *x,
                                  struct tensor *weight,
                                  const int64_t *sizes)
@@ -88,12 +136,16 @@ static struct tensor *cudnn_data(struct ghost *g,
     TENSOR_AUTO *dense_weight = scratch_copy(weight, channels_last);
     TENSOR_AUTO *dense = scratch_copy(x, channels_last);
 
-    cudnn_workspace(g, x, weight, y);
+    if (op == LIBRARY_CONV_FORWARD)
+        cudnn_workspace(g, op, w, channels_last, x, weight, y);
+    else
+        cudnn_workspace(g, op, w, channels_last, y, weight, x);
     return y;
 }
 
 /* cudnn_filter() - cudnn_convolution_backward_weight() */
 static struct tensor *cudnn_filter(struct ghost *g,
+                                   const struct windows *w,
                                    struct tensor *x,
                                    struct tensor *grad,
                                    struct tensor *weight)
@@ -103,7 +155,7 @@ static struct tensor *cudnn_filter(struct ghost *g,
     TENSOR_AUTO *dense = scratch_copy(x, channels_last);
     struct tensor *y = layout_new(g, weight->dtype, weight->dims, weight->sizes, channels_last);
 
-    cudnn_workspace(g, x, grad, y);
+    cudnn_workspace(g, LIBRARY_CONV_FILTER, w, channels_last, x, y, grad);
     return y;
 }
 
@@ -131,6 +183,9 @@ static void cudnn_backward(struct ghost *g,
                            struct tensor **ret)
 {
     bool transposed = n->numbers[NUMBER_TRANSPOSED];
+    struct windows w;
+
+    memcpy(&w, &n->numbers[NUMBER_WINDOWS], sizeof w);
     TENSOR_AUTO *input = node_needs(n, SAVED_WEIGHT)
                              ? scratch_copy(x, suggests_channels_last(x, weight))
                              : tensor_ref(x);
@@ -142,10 +197,11 @@ static void cudnn_backward(struct ghost *g,
                                    : scratch_to(grad_output, channels_last);
 
     if (grad && node_needs(n, 0))
-        ret[0] = cudnn_data(g, grad, weight, x->sizes);
+        ret[0] = cudnn_data(g, transposed ? LIBRARY_CONV_FORWARD : LIBRARY_CONV_DATA, &w, grad,
+                            weight, x->sizes);
     if (grad && node_needs(n, 1))
-        ret[1] = transposed ? cudnn_filter(g, grad, input, weight)
-                            : cudnn_filter(g, input, grad, weight);
+        ret[1] = transposed ? cudnn_filter(g, &w, grad, input, weight)
+                            : cudnn_filter(g, &w, input, grad, weight);
 }
 
 static void depthwise2d_backward(struct ghost *g,
@@ -329,16 +385,17 @@ static struct tensor *convolve(struct ghost *g,
     if (image && filter) {
         enum backend backend = select_backend(c, image, filter);
         bool cudnn = backend == BACKEND_CUDNN;
+        struct windows w = image_windows(c);
         TENSOR_AUTO *dense = scratch_copy(image, cudnn && suggests_channels_last(image, filter));
 
         if (n) {
             n->numbers[NUMBER_BACKEND] = backend;
             n->numbers[NUMBER_TRANSPOSED] = c->transposed;
+            memcpy(&n->numbers[NUMBER_WINDOWS], &w, sizeof w);
         }
-        if (cudnn && g->around.cc < 80 && x->dtype == DTYPE_BFLOAT16)
-            g->unknown_workspace = true; /* no bfloat16 in cuDNN: im2col and products instead */
         if (dense)
-            y = cudnn ? cudnn_data(g, dense, filter, sizes)
+            y = cudnn ? cudnn_data(g, c->transposed ? LIBRARY_CONV_DATA : LIBRARY_CONV_FORWARD, &w,
+                                   dense, filter, sizes)
                       : tensor_new(g, x->dtype, image->dims, sizes);
         if (line)
             y = as_line(y);

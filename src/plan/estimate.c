@@ -157,7 +157,8 @@ static void fill_warnings(struct simulation *sim,
 {
     size_t run_count;
     const char *const *of_run = train_warnings(sim->run, &run_count);
-    const char **all = arena_array(&sim->arena, const char *, warning_count + run_count);
+    const char **all = arena_array(&sim->arena, const char *, warning_count + run_count + 1);
+    const char *of_workspaces = workspaces_warning(&sim->workspaces, &sim->arena);
 
     for (size_t i = 0; i < warning_count; i++)
         all[i] = warnings[i];
@@ -165,6 +166,8 @@ static void fill_warnings(struct simulation *sim,
         all[warning_count + i] = of_run[i];
     ret->warnings = all;
     ret->warning_count = warning_count + run_count;
+    if (of_workspaces)
+        all[ret->warning_count++] = of_workspaces;
 }
 
 void estimate_result(struct simulation *sim,
@@ -196,6 +199,13 @@ void estimate_result(struct simulation *sim,
         .device = sim->strategy.device,
         .workspace_unknown = g->unknown_workspace,
         .workspace_high = simulation_unknown_workspace(sim),
+        .cudnn = {
+            .library = sim->workspaces.asked ? cudnn_library_version(sim->workspaces.planner) : 0,
+            .table = sim->workspaces.looked_up ? cudnn_table_version(sim->workspaces.planner) : 0,
+            .asked = sim->workspaces.asked,
+            .looked_up = sim->workspaces.looked_up,
+            .unknown = sim->workspaces.unknown,
+        },
     };
     fill_parameters(sim, ret);
     fill_phases(sim, ret);

@@ -270,6 +270,8 @@ static enum plm_status run_all(const struct subject *subject,
     if (status == PLM_OK)
         status = set_surroundings(sim, reterr);
     if (status == PLM_OK)
+        workspaces_open(&sim->workspaces, subject->cudnn, &sim->around);
+    if (status == PLM_OK)
         status = set_memory(sim, capacity_cut, reterr);
     if (status == PLM_OK)
         status = build_graph(subject, sim, reterr);

@@ -10,6 +10,7 @@
 #include "memory/replay.h"
 #include "model/model.h"
 #include "plan/nccl.h"
+#include "plan/workspaces.h"
 #include "plimsoll/plimsoll.h"
 #include "train/train.h"
 
@@ -18,6 +19,7 @@ struct subject {
     const struct model *model;
     const struct model_setting *settings; /* [setting_count] */
     size_t setting_count;
+    struct cudnn *cudnn; /* who knows cuDNN's workspaces; NULL: nobody */
 };
 
 enum {
@@ -31,6 +33,7 @@ struct simulation {
     struct names names; /* the graph's, and those that the run adds */
     const struct framework *framework;
     struct surroundings around;
+    struct workspaces workspaces; /* who answered for cuDNN */
     struct memory_options memory_options;
     plm_bytes capacity; /* device's total, as the strategy has it; 0: none */
     plm_bytes context;

@@ -66,7 +66,7 @@ def main():
     parser.add_argument('--update', action='store_true')
     parser.add_argument('root', type=pathlib.Path)
     args = parser.parse_args()
-    environment = dict(os.environ, LC_ALL='C.UTF-8', NO_COLOR='1',
+    environment = dict(os.environ, LC_ALL='C.UTF-8', NO_COLOR='1', PLIMSOLL_CUDNN='off',
                        PATH=os.path.dirname(args.plimsoll) + os.pathsep + os.environ['PATH'])
     good = [check_readme(args.root / 'README.md', args.plimsoll, environment, args.update)]
     good += [check_page(path, environment) for path in sorted((args.root / 'man').glob('*.scd*'))]

@@ -8,7 +8,8 @@ set -u
 plimsoll=$1
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
-unset PLIMSOLL_MODELS PLIMSOLL_DEVICES
+unset PLIMSOLL_MODELS PLIMSOLL_DEVICES PLIMSOLL_CUDNN_TABLES
+export PLIMSOLL_CUDNN=off
 count=0
 failed=0
 

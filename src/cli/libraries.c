@@ -1,0 +1,143 @@
+/*
+ * cli/libraries.c - where a libcudnn is looked for; PLIMSOLL_CUDNN and the places of other programs' libraries are read here
+ */
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "cli/libraries.h"
+
+static const char library_name[] = "libcudnn.so.9";
+
+/* The folders of the CUDA toolkit and of distributions' packages. */
+static const char *const usual[] = {
+    "/usr/local/cuda/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+};
+
+/* Where pip puts nvidia-cudnn-cu12 and -cu13, below an environment. */
+static const char in_environment[] = "/lib/python3*/site-packages/nvidia/cudnn/lib";
+
+struct search {
+    struct plm_context *context;
+    struct arena *arena;
+};
+
+static const char *join(struct arena *arena, const char *folder, const char *rest)
+{
+    struct buf path = { .arena = arena };
+
+    buf_printf(&path, "%s%s", folder, rest);
+    return buf_string(&path);
+}
+
+static void add_folder(const struct search *s, const char *folder)
+{
+    const char *path = join(s->arena, join(s->arena, folder, "/"), library_name);
+
+    if (access(path, R_OK) == 0)
+        plm_context_add_cudnn(s->context, path, false);
+}
+
+static void add_environment(const struct search *s, const char *environment)
+{
+    glob_t found;
+
+    if (!environment || !*environment)
+        return;
+    add_folder(s, join(s->arena, environment, "/lib"));
+    if (glob(join(s->arena, environment, in_environment), 0, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            add_folder(s, found.gl_pathv[i]);
+        globfree(&found);
+    }
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* add_named() - a library, or the folder that it is in */
+static void add_named(const struct search *s, const char *path, bool chosen)
+{
+    if (is_folder(path))
+        path = join(s->arena, join(s->arena, path, "/"), library_name);
+    plm_context_add_cudnn(s->context, path, chosen);
+}
+
+/* add_listed() - each entry of a list separated by ':' */
+static void add_listed(const struct search *s,
+                       const char *list,
+                       void (*add)(const struct search *s, const char *entry))
+{
+    while (list && *list) {
+        size_t length = strcspn(list, ":");
+
+        if (length > 0)
+            add(s, arena_copy(s->arena, list, length));
+        list += length + (list[length] == ':');
+    }
+}
+
+static void add_candidate(const struct search *s, const char *path)
+{
+    add_named(s, path, false);
+}
+
+static void add_found(const struct search *s)
+{
+    add_listed(s, getenv("LD_LIBRARY_PATH"), add_folder);
+    add_environment(s, getenv("VIRTUAL_ENV"));
+    add_environment(s, getenv("CONDA_PREFIX"));
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
+        add_folder(s, usual[i]);
+}
+
+/* set_cache() - $XDG_CACHE_HOME/plimsoll, else ~/.cache/plimsoll; none where there is neither */
+static void set_cache(const struct search *s)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+
+    if (cache && *cache == '/')
+        plm_context_set_cudnn_cache(s->context, join(s->arena, cache, "/plimsoll"));
+    else if (home && *home == '/')
+        plm_context_set_cudnn_cache(s->context, join(s->arena, home, "/.cache/plimsoll"));
+}
+
+enum plm_status libraries_add(struct plm_context *context,
+                              const char *setting,
+                              struct arena *arena,
+                              struct plm_error *reterr)
+{
+    struct search s = { context, arena };
+    const char *variable = getenv("PLIMSOLL_CUDNN");
+    bool automatic = !setting || strcmp(setting, "auto") == 0;
+
+    if (automatic && variable && *variable)
+        setting = variable;
+    if (setting && strcmp(setting, "off") == 0)
+        return PLM_OK;
+    set_cache(&s);
+    if (!automatic) {
+        if (access(setting, F_OK) != 0)
+            return plm_fail(reterr, PLM_E_USAGE,
+                            "--cudnn: '%.120s' does not exist; auto, off, a libcudnn.so.9 or the "
+                            "folder that it is in was expected",
+                            setting);
+        add_named(&s, setting, true);
+    } else if (setting && strcmp(setting, "auto") != 0) {
+        add_listed(&s, setting, add_candidate);
+    } else {
+        add_found(&s);
+    }
+    return PLM_OK;
+}

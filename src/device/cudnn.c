@@ -1,0 +1,273 @@
+/*
+ * device/cudnn.c - who answers for cuDNN: libraries, tables, and what was answered before
+ *
+ * The order: a library that the user chose, or that has the framework's version; the table; a library of another version.
+ * Everything is guarded by one lock: answers that are known take it for some ten nanoseconds, and a library answers one question at a time.
+ */
+#include <pthread.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "device/cudnn.h"
+#include "device/cudnn_cache.h"
+#include "device/cudnn_process.h"
+#include "device/cudnn_table.h"
+
+static const double patience_default = 20; /* seconds: a cold load of 800 MB from a slow disk */
+
+struct library {
+    const char *path;
+    bool chosen, probed, works;
+    struct cudnn_process process;
+};
+
+struct cudnn_planner {
+    struct cudnn *owner;
+    struct cudnn_planner *next;
+    int version; /* of the framework's cuDNN */
+    struct cudnn_gpu gpu;
+    struct library *library; /* NULL: none */
+    struct cudnn_cache cache;
+    struct cudnn_answers answers; /* of the library */
+    struct cudnn_table table;
+    const char *refusal;
+};
+
+struct cudnn {
+    struct arena arena; /* holds this struct, too */
+    pthread_mutex_t lock;
+    struct library *libraries;
+    const char **tables; /* folders */
+    size_t library_count, library_capacity, table_count, table_capacity;
+    const char *cache; /* folder */
+    double patience;
+    struct cudnn_planner *planners;
+};
+
+struct cudnn *cudnn_create(void)
+{
+    struct arena arena = { 0 };
+    struct cudnn *cudnn = arena_new(&arena, struct cudnn);
+
+    pthread_mutex_init(&cudnn->lock, NULL);
+    cudnn->patience = patience_default;
+    cudnn->arena = arena;
+    return cudnn;
+}
+
+void cudnn_destroy(struct cudnn *cudnn)
+{
+    if (!cudnn)
+        return;
+    for (struct cudnn_planner *p = cudnn->planners; p; p = p->next)
+        cudnn_cache_close(&p->cache);
+    for (size_t i = 0; i < cudnn->library_count; i++)
+        cudnn_process_stop(&cudnn->libraries[i].process);
+    pthread_mutex_destroy(&cudnn->lock);
+    struct arena arena = cudnn->arena; /* the struct itself is in there */
+
+    arena_finish(&arena);
+}
+
+void cudnn_add_library(struct cudnn *cudnn, const char *path, bool chosen)
+{
+    arena_push(&cudnn->arena, cudnn->libraries, cudnn->library_count, cudnn->library_capacity,
+               (struct library){ .path = arena_copy(&cudnn->arena, path, strlen(path)),
+                                 .chosen = chosen });
+}
+
+void cudnn_add_tables(struct cudnn *cudnn, const char *folder)
+{
+    arena_push(&cudnn->arena, cudnn->tables, cudnn->table_count, cudnn->table_capacity,
+               arena_copy(&cudnn->arena, folder, strlen(folder)));
+}
+
+void cudnn_set_cache(struct cudnn *cudnn, const char *folder)
+{
+    cudnn->cache = folder ? arena_copy(&cudnn->arena, folder, strlen(folder)) : NULL;
+}
+
+void cudnn_set_patience(struct cudnn *cudnn, double seconds)
+{
+    cudnn->patience = seconds;
+}
+
+/* ------------------------------------------------------------------ planners */
+
+/* refuse() - say why a library is not asked */
+static void refuse(struct cudnn_planner *p, const struct library *library)
+{
+    struct buf text = { .arena = &p->owner->arena };
+
+    buf_printf(&text, "%s: %s", library->path, library->process.message);
+    p->refusal = buf_string(&text);
+}
+
+static bool probe(struct cudnn *cudnn, struct library *library)
+{
+    if (!library->probed)
+        library->works = cudnn_process_start(&library->process, library->path, cudnn->patience);
+    library->probed = true;
+    return library->works;
+}
+
+/* is_same() - but for the patch level: the heuristics are those of a minor version */
+static bool is_same(int a, int b)
+{
+    return a / 100 == b / 100;
+}
+
+static int apart(int a, int b)
+{
+    return a > b ? a - b : b - a;
+}
+
+/* choose_library() - one that was chosen, else one of the framework's version, else the nearest */
+static void choose_library(struct cudnn_planner *p)
+{
+    struct cudnn *cudnn = p->owner;
+
+    for (size_t i = 0; i < cudnn->library_count; i++) {
+        struct library *it = &cudnn->libraries[i];
+
+        if (!probe(cudnn, it)) {
+            if (it->chosen)
+                refuse(p, it);
+            continue;
+        }
+        if (!p->library || it->chosen ||
+            apart(it->process.version, p->version) < apart(p->library->process.version, p->version))
+            p->library = it;
+        if (it->chosen || is_same(it->process.version, p->version))
+            return;
+    }
+}
+
+static struct cudnn_planner *find_planner(struct cudnn *cudnn,
+                                          int version,
+                                          const struct cudnn_gpu *gpu)
+{
+    for (struct cudnn_planner *p = cudnn->planners; p; p = p->next)
+        if (p->version == version && p->gpu.cc == gpu->cc && p->gpu.sm_count == gpu->sm_count &&
+            p->gpu.threads_per_sm == gpu->threads_per_sm)
+            return p;
+    return NULL;
+}
+
+static struct cudnn_planner *new_planner(struct cudnn *cudnn,
+                                         int version,
+                                         const struct cudnn_gpu *gpu)
+{
+    struct cudnn_planner *p = arena_new(&cudnn->arena, struct cudnn_planner);
+    struct plm_error error;
+
+    *p = (struct cudnn_planner){ .owner = cudnn, .version = version, .gpu = *gpu };
+    p->answers.arena = &cudnn->arena;
+    choose_library(p);
+    if (p->library)
+        cudnn_cache_load(&p->cache, cudnn->cache, p->library->process.version, gpu, &cudnn->arena,
+                         &p->answers);
+    if (cudnn_table_find(cudnn->tables, cudnn->table_count, version, gpu->cc, &cudnn->arena,
+                         &p->table, &error) != PLM_OK) {
+        struct buf text = { .arena = &cudnn->arena };
+
+        buf_printf(&text, "%s", error.message);
+        p->refusal = buf_string(&text);
+    }
+    p->next = cudnn->planners;
+    cudnn->planners = p;
+    return p;
+}
+
+struct cudnn_planner *cudnn_open(struct cudnn *cudnn, int version, const struct cudnn_gpu *gpu)
+{
+    pthread_mutex_lock(&cudnn->lock);
+    struct cudnn_planner *p = find_planner(cudnn, version, gpu);
+
+    if (!p)
+        p = new_planner(cudnn, version, gpu);
+    pthread_mutex_unlock(&cudnn->lock);
+    return p;
+}
+
+/* ------------------------------------------------------------------ answers */
+
+static bool take(const struct cudnn_answer *answer, struct cudnn_workspaces *ret)
+{
+    if (!answer || answer->count == 0)
+        return false;
+    ret->count = answer->count;
+    memcpy(ret->bytes, answer->bytes, answer->count * sizeof *ret->bytes);
+    return true;
+}
+
+/* ask_library() - what it has answered, or answers now */
+static bool ask_library(struct cudnn_planner *p,
+                        const struct cudnn_call *call,
+                        struct cudnn_workspaces *ret)
+{
+    const struct cudnn_answer *known = cudnn_answers_find(&p->answers, call);
+    struct cudnn_workspaces w = { 0 };
+
+    if (known || p->library->process.pid == 0)
+        return take(known, ret);
+    switch (cudnn_process_ask(&p->library->process, &p->gpu, call, &w)) {
+    case CUDNN_REPLY_PLANS:
+        cudnn_cache_keep(&p->cache, call, &w);
+        break;
+    case CUDNN_REPLY_REFUSED:
+        break;
+    case CUDNN_REPLY_GONE:
+        refuse(p, p->library);
+        return false;
+    }
+    cudnn_answers_add(&p->answers, call, &w);
+    *ret = w;
+    return w.count > 0;
+}
+
+static bool is_first(const struct cudnn_planner *p)
+{
+    return p->library && (p->library->chosen || is_same(p->library->process.version, p->version));
+}
+
+enum cudnn_source cudnn_ask(struct cudnn_planner *planner,
+                            const struct cudnn_call *call,
+                            struct cudnn_workspaces *ret_workspaces)
+{
+    enum cudnn_source source = CUDNN_UNKNOWN;
+
+    pthread_mutex_lock(&planner->owner->lock);
+    if (is_first(planner) && ask_library(planner, call, ret_workspaces))
+        source = CUDNN_LIBRARY;
+    else if (take(cudnn_answers_find(&planner->table.answers, call), ret_workspaces))
+        source = CUDNN_TABLE;
+    else if (planner->library && !is_first(planner) && ask_library(planner, call, ret_workspaces))
+        source = CUDNN_LIBRARY;
+    pthread_mutex_unlock(&planner->owner->lock);
+    return source;
+}
+
+int cudnn_library_version(const struct cudnn_planner *planner)
+{
+    return planner->library ? planner->library->process.version : 0;
+}
+
+int cudnn_table_version(const struct cudnn_planner *planner)
+{
+    return planner->table.version;
+}
+
+const char *cudnn_refusal(struct cudnn_planner *planner)
+{
+    pthread_mutex_lock(&planner->owner->lock);
+    const char *refusal = planner->refusal;
+
+    pthread_mutex_unlock(&planner->owner->lock);
+    return refusal;
+}
+
+const struct cudnn_answers *cudnn_answers(const struct cudnn_planner *planner)
+{
+    return &planner->answers;
+}

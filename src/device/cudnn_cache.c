@@ -1,0 +1,135 @@
+/*
+ * device/cudnn_cache.c - the file of answers: a first line that says what it holds, then a line for each call
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "device/cudnn_cache.h"
+#include "yaml/file.h"
+
+enum { CACHE_BYTES_MAX = 64 * 1024 * 1024 };
+
+/* What the plans' order means is ours: a change in cudnn_plan.c that changes answers counts this up. */
+static const char first_line[] = "plimsoll: workspaces of cuDNN, format 1\n";
+
+static void forget(struct cudnn_cache *cache)
+{
+    cache->path = NULL;
+}
+
+void cudnn_cache_load(struct cudnn_cache *cache,
+                      const char *folder,
+                      int version,
+                      const struct cudnn_gpu *gpu,
+                      struct arena *arena,
+                      struct cudnn_answers *answers)
+{
+    struct buf path = { .arena = arena };
+    struct cudnn_answers read = { .arena = answers->arena };
+    const char *text;
+    size_t length, first = sizeof first_line - 1;
+    unsigned line;
+
+    *cache = (struct cudnn_cache){ 0 };
+    if (!folder)
+        return;
+    buf_printf(&path, "%s/cudnn-%d-sm%d-%d-%d.txt", folder, version, gpu->cc, gpu->sm_count,
+               gpu->threads_per_sm);
+    cache->folder = folder;
+    cache->path = buf_string(&path);
+    if (file_read(cache->path, CACHE_BYTES_MAX, arena, &text, &length, NULL) != PLM_OK)
+        return;
+    if (strncmp(text, first_line, first) == 0 && strlen(text) == length &&
+        cudnn_answers_read(&read, text + first, &line))
+        *answers = read;
+    else
+        unlink(cache->path);
+}
+
+/* make_folder() - @path and the folders that it is in */
+static void make_folder(const char *path)
+{
+    char part[4096];
+
+    for (size_t i = 1; i < sizeof part; i++)
+        if (path[i] == '/' || path[i] == '\0') {
+            memcpy(part, path, i);
+            part[i] = '\0';
+            if ((mkdir(part, 0777) != 0 && errno != EEXIST) || path[i] == '\0')
+                return;
+        }
+}
+
+static bool write_all(int file, const char *text, size_t length)
+{
+    return write(file, text, length) == (ssize_t)length;
+}
+
+/* make_file() - with its first line, at once: it is linked into place when that has been written */
+static void make_file(const char *path)
+{
+    char name[4096];
+    int length = snprintf(name, sizeof name, "%s.%ld", path, (long)getpid());
+
+    if (length < 0 || (size_t)length >= sizeof name)
+        return;
+    int file = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+
+    if (file < 0)
+        return;
+    bool written = write_all(file, first_line, sizeof first_line - 1);
+
+    /* where it exists already, another program was quicker: the same file */
+    if (close(file) == 0 && written && link(name, path) != 0 && errno != EEXIST)
+        (void)rename(name, path); /* a file system without links */
+    unlink(name);
+}
+
+/* open_file() - for appending; false when there is no place */
+static bool open_file(struct cudnn_cache *cache)
+{
+    if (cache->opened || !cache->path)
+        return cache->opened;
+    if (access(cache->path, F_OK) != 0) {
+        make_folder(cache->folder);
+        make_file(cache->path);
+    }
+    cache->file = open(cache->path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    cache->opened = cache->file >= 0;
+    if (!cache->opened)
+        forget(cache);
+    return cache->opened;
+}
+
+void cudnn_cache_keep(struct cudnn_cache *cache,
+                      const struct cudnn_call *call,
+                      const struct cudnn_workspaces *workspaces)
+{
+    char text[2 * CUDNN_LINE_MAX];
+
+    if (!open_file(cache))
+        return;
+    size_t length = cudnn_call_write(call, text);
+
+    text[length++] = ' ';
+    text[length++] = '=';
+    length += cudnn_workspaces_write(workspaces, text + length);
+    text[length++] = '\n';
+    if (!write_all(cache->file, text,
+                   length)) { /* half a line: the next run throws the file away */
+        cudnn_cache_close(cache);
+        forget(cache);
+    }
+}
+
+void cudnn_cache_close(struct cudnn_cache *cache)
+{
+    if (cache->opened)
+        close(cache->file);
+    cache->opened = false;
+}

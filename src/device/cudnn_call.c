@@ -1,0 +1,185 @@
+/*
+ * device/cudnn_call.c - calls of cuDNN as text, and back
+ *
+ * Reading what was written gives the same call: tests/unit/test-cudnn.c.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "device/cudnn_call.h"
+
+static const char *const op_names[CUDNN_OPS] = { "forward", "data", "filter" };
+static const char *const type_names[CUDNN_TYPES] = { "f32", "f64", "f16", "bf16" };
+static const char *const layout_names[2] = { "nchw", "nhwc" };
+
+/* ------------------------------------------------------------------ writing */
+
+static size_t write_list(
+    char *text, size_t at, const char *before, const int64_t *numbers, int count)
+{
+    at += (size_t)snprintf(text + at, CUDNN_LINE_MAX - at, "%s", before);
+    for (int i = 0; i < count; i++)
+        at += (size_t)snprintf(text + at, CUDNN_LINE_MAX - at, "%s%" PRId64, i ? "x" : "",
+                               numbers[i]);
+    return at;
+}
+
+size_t cudnn_call_write(const struct cudnn_call *call, char text[CUDNN_LINE_MAX])
+{
+    int dims = 2 + call->spatial;
+    size_t at = (size_t)snprintf(text, CUDNN_LINE_MAX, "%s %s %s", op_names[call->op],
+                                 type_names[call->type], layout_names[call->channels_last ? 1 : 0]);
+
+    at = write_list(text, at, " ", call->input, dims);
+    at = write_list(text, at, " ", call->weight, dims);
+    at = write_list(text, at, " pad ", call->padding, call->spatial);
+    at = write_list(text, at, " stride ", call->stride, call->spatial);
+    return write_list(text, at, " dilation ", call->dilation, call->spatial);
+}
+
+size_t cudnn_workspaces_write(const struct cudnn_workspaces *workspaces, char text[CUDNN_LINE_MAX])
+{
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < workspaces->count; i++)
+        at += (size_t)snprintf(text + at, CUDNN_LINE_MAX - at, " %" PRIu64, workspaces->bytes[i]);
+    return at;
+}
+
+/* ------------------------------------------------------------------ reading */
+
+/* take_word() - skip @word and the blank behind it */
+static bool take_word(const char **text, const char *word)
+{
+    size_t length = strlen(word);
+
+    if (strncmp(*text, word, length) != 0 || (*text)[length] != ' ')
+        return false;
+    *text += length + 1;
+    return true;
+}
+
+static bool take_name(const char **text, const char *const *names, int count, int32_t *ret)
+{
+    for (int i = 0; i < count; i++)
+        if (take_word(text, names[i])) {
+            *ret = i;
+            return true;
+        }
+    return false;
+}
+
+/* take_number() - digits only: what strtoll() would also take is none of ours */
+static bool take_number(const char **text, int64_t *ret)
+{
+    int64_t number = 0;
+    const char *at = *text;
+
+    for (; *at >= '0' && *at <= '9'; at++)
+        if (!num_mul(number, 10, &number) || !num_add(number, *at - '0', &number))
+            return false;
+    if (at == *text)
+        return false;
+    *text = at;
+    *ret = number;
+    return true;
+}
+
+/* take_list() - numbers between "x", up to a blank or the end; how many, 0 when it is no list */
+static int take_list(const char **text, int64_t *ret, int most)
+{
+    for (int count = 0; count < most; (*text)++) {
+        if (!take_number(text, &ret[count]))
+            return 0;
+        count++;
+        if (**text == 'x')
+            continue;
+        if (**text == ' ')
+            (*text)++;
+        else if (**text != '\0')
+            return 0;
+        return count;
+    }
+    return 0;
+}
+
+static bool are_from(const int64_t *numbers, int count, int64_t least)
+{
+    for (int i = 0; i < count; i++)
+        if (numbers[i] < least)
+            return false;
+    return true;
+}
+
+bool cudnn_call_read(const char *text, struct cudnn_call *ret_call)
+{
+    struct cudnn_call c = { 0 };
+
+    if (!take_name(&text, op_names, CUDNN_OPS, &c.op) ||
+        !take_name(&text, type_names, CUDNN_TYPES, &c.type) ||
+        !take_name(&text, layout_names, 2, &c.channels_last))
+        return false;
+    int dims = take_list(&text, c.input, CUDNN_DIMS_MOST);
+
+    c.spatial = dims - 2;
+    if (c.spatial < 2 || take_list(&text, c.weight, CUDNN_DIMS_MOST) != dims)
+        return false;
+    if (!take_word(&text, "pad") || take_list(&text, c.padding, CUDNN_SPATIAL_MOST) != c.spatial ||
+        !take_word(&text, "stride") ||
+        take_list(&text, c.stride, CUDNN_SPATIAL_MOST) != c.spatial ||
+        !take_word(&text, "dilation") ||
+        take_list(&text, c.dilation, CUDNN_SPATIAL_MOST) != c.spatial || *text != '\0')
+        return false;
+    if (!are_from(c.input, dims, 1) || !are_from(c.weight, dims, 1) ||
+        !are_from(c.stride, c.spatial, 1) || !are_from(c.dilation, c.spatial, 1))
+        return false;
+    *ret_call = c;
+    return true;
+}
+
+bool cudnn_workspaces_read(const char *text, struct cudnn_workspaces *ret_workspaces)
+{
+    struct cudnn_workspaces w = { 0 };
+
+    while (*text == ' ' && w.count < CUDNN_PLANS_MOST) {
+        int64_t bytes;
+
+        text++;
+        if (!take_number(&text, &bytes) ||
+            (w.count > 0 && (plm_bytes)bytes >= w.bytes[w.count - 1]))
+            return false;
+        w.bytes[w.count++] = (plm_bytes)bytes;
+    }
+    if (w.count == 0 || *text != '\0')
+        return false;
+    *ret_workspaces = w;
+    return true;
+}
+
+/* ------------------------------------------------------------------ what follows from a call */
+
+void cudnn_workspaces_add(struct cudnn_workspaces *workspaces, plm_bytes bytes)
+{
+    size_t count = workspaces->count;
+
+    if (count > 0 && bytes >= workspaces->bytes[count - 1])
+        return;
+    if (count == CUDNN_PLANS_MOST) /* the least of all is what decides whether it runs */
+        workspaces->bytes[count - 1] = bytes;
+    else
+        workspaces->bytes[workspaces->count++] = bytes;
+}
+
+int64_t cudnn_output_size(const struct cudnn_call *call, int i)
+{
+    int64_t padded, window;
+
+    if (!num_mul(2, call->padding[i], &padded) || !num_add(call->input[2 + i], padded, &padded) ||
+        !num_mul(call->weight[2 + i] - 1, call->dilation[i], &window) || padded <= window)
+        return 0;
+    return (padded - window - 1) / call->stride[i] + 1;
+}

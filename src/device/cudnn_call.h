@@ -1,0 +1,64 @@
+/*
+ * device/cudnn_call.h - a call of cuDNN whose workspace is asked for, as numbers and as a line of text
+ *
+ * The line is the same wherever a call is written: on the way to the process that asks cuDNN, in the cache and in the tables.
+ *
+ *     forward f16 nhwc 32x64x56x56 128x64x3x3 pad 1x1 stride 2x2 dilation 1x1 = 25763856 18944 0
+ *
+ * The sizes are those of the input and of the weight as PyTorch has them (of a backward: the gradient of the input, of the
+ * weight); an input's channels over a weight's are the groups. The layout holds for all three tensors, which are dense. What
+ * is after the "=" is in bytes, in the order in which PyTorch tries plans until one has its memory: each is less than the one before.
+ */
+#ifndef PLM_DEVICE_CUDNN_CALL_H
+#define PLM_DEVICE_CUDNN_CALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "plimsoll/types.h"
+
+enum cudnn_op { CUDNN_FORWARD, CUDNN_BACKWARD_DATA, CUDNN_BACKWARD_FILTER, CUDNN_OPS };
+enum cudnn_type { CUDNN_F32, CUDNN_F64, CUDNN_F16, CUDNN_BF16, CUDNN_TYPES };
+
+enum {
+    CUDNN_SPATIAL_MOST = 3,
+    CUDNN_DIMS_MOST = 2 + CUDNN_SPATIAL_MOST,
+    CUDNN_PLANS_MOST = 12, /* that a call may fall back to */
+    CUDNN_LINE_MAX = 512,
+};
+
+/* struct cudnn_call - compared byte by byte: zero-initialise it, unused dimensions stay 0 */
+struct cudnn_call {
+    int32_t op, type; /* enum cudnn_op, enum cudnn_type */
+    int32_t channels_last;
+    int32_t spatial; /* dimensions of an image: 2 or 3 */
+    int64_t input[CUDNN_DIMS_MOST], weight[CUDNN_DIMS_MOST];
+    int64_t padding[CUDNN_SPATIAL_MOST], stride[CUDNN_SPATIAL_MOST], dilation[CUDNN_SPATIAL_MOST];
+};
+
+/* struct cudnn_workspaces - of the plans in the order tried; none: no plan computes the call */
+struct cudnn_workspaces {
+    plm_bytes bytes[CUDNN_PLANS_MOST]; /* [count], falling; only the last may be 0 */
+    size_t count;
+};
+
+/* cudnn_call_write() - the line up to the "="; returns its length */
+size_t cudnn_call_write(const struct cudnn_call *call, char text[CUDNN_LINE_MAX]);
+
+/* cudnn_call_read() - is @text, up to a zero, a call? */
+bool cudnn_call_read(const char *text, struct cudnn_call *ret_call);
+
+/* cudnn_workspaces_write() - the numbers with a blank before each; returns the length */
+size_t cudnn_workspaces_write(const struct cudnn_workspaces *workspaces, char text[CUDNN_LINE_MAX]);
+
+/* cudnn_workspaces_read() - the same read back; false when they are none or do not fall */
+bool cudnn_workspaces_read(const char *text, struct cudnn_workspaces *ret_workspaces);
+
+/* cudnn_workspaces_add() - of the next plan in order; one that takes as much as an earlier one is never reached, or fails too */
+void cudnn_workspaces_add(struct cudnn_workspaces *workspaces, plm_bytes bytes);
+
+/* cudnn_output_size() - of the output (or its gradient) in a spatial dimension; 0 when the sizes do not fit together */
+int64_t cudnn_output_size(const struct cudnn_call *call, int i);
+
+#endif

@@ -1,0 +1,426 @@
+/*
+ * device/cudnn_plan.c - the plans of a convolution, in the order in which PyTorch tries them
+ *
+ * Mirrors run_single_conv() of aten/src/ATen/native/cudnn/Conv_v8.cpp with benchmark and deterministic off: the engines that the
+ * instant heuristic lists, then those of the fallback list; engines that convert their inputs to a narrower type are left out (TF32
+ * is allowed, as PyTorch has it for convolutions); the first whose plan can be made and whose workspace can be had is taken.
+ *
+ * A described device (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR) takes the place of the handle, so that no GPU is needed.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "device/cudnn_plan.h"
+
+enum {
+    MADE_MOST = 16,     /* descriptors of a call beside its engine configurations */
+    CONFIGS_MOST = 256, /* of a heuristic; cuDNN 9.26 lists up to 40 */
+    ALIGNMENT = 32, /* getAlignment(): the most it says, and what the allocator's addresses have */
+};
+
+/* struct maker - descriptors made for one call; after a failure nothing more is done */
+struct maker {
+    const struct backend *backend;
+    backend_desc made[MADE_MOST];
+    size_t made_count;
+    int status; /* cudnnStatus_t of the first failure */
+};
+
+/* ------------------------------------------------------------------ loading */
+
+/* find() - the address of a function; the detour keeps ISO C, which has no cast from an object's pointer to a function's */
+static bool find(void *library, const char *name, void *ret_function)
+{
+    void *address = dlsym(library, name);
+
+    memcpy(ret_function, &address, sizeof address);
+    return address;
+}
+
+const char *cudnn_plan_load(const char *path,
+                            struct backend *ret_backend,
+                            char message[CUDNN_MESSAGE_MAX])
+{
+    struct backend b;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
+    if (!library) {
+        const char *reason = dlerror();
+
+        snprintf(message, CUDNN_MESSAGE_MAX, "%s", reason ? reason : "it cannot be loaded");
+        return message;
+    }
+    if (!find(library, "cudnnGetVersion", &b.version) ||
+        !find(library, "cudnnGetLastErrorString", &b.last_error) ||
+        !find(library, "cudnnBackendCreateDescriptor", &b.create) ||
+        !find(library, "cudnnBackendDestroyDescriptor", &b.destroy) ||
+        !find(library, "cudnnBackendFinalize", &b.finalize) ||
+        !find(library, "cudnnBackendSetAttribute", &b.set) ||
+        !find(library, "cudnnBackendGetAttribute", &b.get))
+        return "it lacks functions of the backend API of cuDNN 9";
+    *ret_backend = b;
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ descriptors */
+
+static backend_desc make(struct maker *m, enum backend_descriptor type)
+{
+    backend_desc made = NULL;
+
+    if (m->status == 0)
+        m->status = m->backend->create(type, &made);
+    if (m->status != 0)
+        return NULL;
+    m->made[m->made_count++] = made;
+    return made;
+}
+
+static void set(struct maker *m,
+                backend_desc descriptor,
+                enum backend_attribute name,
+                enum backend_type type,
+                int64_t count,
+                const void *elements)
+{
+    if (m->status == 0)
+        m->status = m->backend->set(descriptor, name, type, count, elements);
+}
+
+static void set_descriptor(struct maker *m,
+                           backend_desc descriptor,
+                           enum backend_attribute name,
+                           const backend_desc *other)
+{
+    set(m, descriptor, name, TYPE_BACKEND_DESCRIPTOR, 1, other);
+}
+
+static void finalize(struct maker *m, backend_desc descriptor)
+{
+    if (m->status == 0)
+        m->status = m->backend->finalize(descriptor);
+}
+
+static void unmake(struct maker *m)
+{
+    while (m->made_count > 0)
+        m->backend->destroy(m->made[--m->made_count]);
+}
+
+/* explain() - cuDNN's last error as one line */
+static void explain(const struct backend *b, int status, char message[CUDNN_MESSAGE_MAX])
+{
+    char text[CUDNN_MESSAGE_MAX - 32] = "";
+
+    b->last_error(text, sizeof text);
+    text[sizeof text - 1] = '\0';
+    text[strcspn(text, "\r\n")] = '\0';
+    snprintf(message, CUDNN_MESSAGE_MAX, "cudnnStatus_t %d %s", status, text);
+}
+
+/* ------------------------------------------------------------------ the device */
+
+/* struct limits - of a compute capability: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" */
+struct limits {
+    int cc;
+    int shared_kib; /* of a block, at most, when it opts in */
+    int blocks;     /* resident on one multiprocessor */
+};
+
+static const struct limits limits[] = {
+    { 70, 96, 32 },   { 75, 64, 16 },  { 80, 163, 32 }, { 86, 99, 16 },
+    { 87, 163, 16 },  { 89, 99, 24 },  { 90, 227, 32 }, { 100, 227, 32 },
+    { 103, 227, 32 }, { 120, 99, 24 }, { 121, 99, 24 },
+};
+
+/*
+ * write_device() - what cudaGetDeviceProperties() says, in the form that cuDNN reads
+ *
+ * The form has no document of its own; it is what cudnnBackendGetAttribute() returns for a real device. cuDNN demands every
+ * field. The clocks, the caches, the memory's size and the name change no plan of any convolution that was tried (docs/decisions/0011), so one
+ * value stands for all devices.
+ */
+static int write_device(const struct cudnn_gpu *gpu,
+                        const struct limits *l,
+                        char *text,
+                        size_t size)
+{
+    return snprintf(
+        text, size,
+        "{\"cudaDeviceId\":0,\"deviceVer\":%d,\"driverVer\":13000,"
+        "\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],"
+        "\"regsPerBlock\":65536,\"multiProcessorCount\":%d,\"smCountOrigin\":0,\"warpSize\":32,"
+        "\"maxSharedMemoryPerBlock\":49152,\"maxSharedMemoryPerBlockOptin\":%d,"
+        "\"oversizedSharedMemoryPerBlock\":%d,\"reservedSharedMemoryPerBlock\":%d,"
+        "\"maxRegistersPerSM\":65536,\"maxCtasPerSM\":%d,\"maxThreadsPerBlock\":1024,"
+        "\"maxThreadsPerSM\":%d,\"pciDeviceId\":0,\"isTccDriver\":0,\"supportCoopLaunch\":1,"
+        "\"totalGlobalMem\":85899345920,\"smClockRateKHz\":1500000,\"memClockRateKHz\":2000000,"
+        "\"l2CacheSize\":41943040,\"deviceName\":\"GPU\"}",
+        gpu->cc * 10, gpu->sm_count, l->shared_kib * 1024, l->shared_kib * 1024,
+        gpu->cc >= 80 ? 1024 : 0, l->blocks, gpu->threads_per_sm);
+}
+
+backend_desc cudnn_plan_device(const struct backend *backend,
+                               const struct cudnn_gpu *gpu,
+                               char message[CUDNN_MESSAGE_MAX])
+{
+    struct maker m = { .backend = backend };
+    const struct limits *l = NULL;
+    char text[1024];
+
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
+        if (limits[i].cc == gpu->cc)
+            l = &limits[i];
+    if (!l) {
+        snprintf(message, CUDNN_MESSAGE_MAX, "compute capability %d.%d is not known", gpu->cc / 10,
+                 gpu->cc % 10);
+        return NULL;
+    }
+    int length = write_device(gpu, l, text, sizeof text);
+    backend_desc device = make(&m, BACKEND_DEVICEPROP);
+
+    set(&m, device, ATTR_DEVICEPROP_JSON_REPRESENTATION, TYPE_CHAR, length, text);
+    finalize(&m, device);
+    if (m.status == 0)
+        return device;
+    explain(backend, m.status, message);
+    unmake(&m);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ the operation */
+
+static int data_type(const struct cudnn_call *call)
+{
+    static const int types[CUDNN_TYPES] = {
+        [CUDNN_F32] = DATA_FLOAT,
+        [CUDNN_F64] = DATA_DOUBLE,
+        [CUDNN_F16] = DATA_HALF,
+        [CUDNN_BF16] = DATA_BFLOAT16,
+    };
+
+    return types[call->type];
+}
+
+/*
+ * dense_strides() - fixSizeOneDimStride() of a dense tensor: a dimension of size 1 has the stride that it would have if it
+ * were larger, by the layout's order
+ */
+static void dense_strides(const struct cudnn_call *call, const int64_t *sizes, int64_t *ret_strides)
+{
+    int dims = 2 + call->spatial;
+    int64_t stride = 1;
+
+    if (call->channels_last) {
+        ret_strides[1] = stride;
+        stride *= sizes[1];
+    }
+    for (int i = dims - 1; i >= 2; i--) {
+        ret_strides[i] = stride;
+        stride *= sizes[i];
+    }
+    if (!call->channels_last) {
+        ret_strides[1] = stride;
+        stride *= sizes[1];
+    }
+    ret_strides[0] = stride;
+}
+
+static backend_desc make_tensor(struct maker *m,
+                                const struct cudnn_call *call,
+                                char id,
+                                const int64_t *sizes)
+{
+    backend_desc tensor = make(m, BACKEND_TENSOR);
+    int type = data_type(call);
+    int64_t dims = 2 + call->spatial, uid = id, alignment = ALIGNMENT;
+    int64_t strides[CUDNN_DIMS_MOST];
+
+    dense_strides(call, sizes, strides);
+    set(m, tensor, ATTR_TENSOR_DATA_TYPE, TYPE_DATA_TYPE, 1, &type);
+    set(m, tensor, ATTR_TENSOR_DIMENSIONS, TYPE_INT64, dims, sizes);
+    set(m, tensor, ATTR_TENSOR_STRIDES, TYPE_INT64, dims, strides);
+    set(m, tensor, ATTR_TENSOR_UNIQUE_ID, TYPE_INT64, 1, &uid);
+    set(m, tensor, ATTR_TENSOR_BYTE_ALIGNMENT, TYPE_INT64, 1, &alignment);
+    finalize(m, tensor);
+    return tensor;
+}
+
+static backend_desc make_convolution(struct maker *m, const struct cudnn_call *call)
+{
+    backend_desc convolution = make(m, BACKEND_CONVOLUTION);
+    int compute = call->type == CUDNN_F64 ? DATA_DOUBLE : DATA_FLOAT, mode = MODE_CROSS_CORRELATION;
+    int64_t spatial = call->spatial;
+
+    set(m, convolution, ATTR_CONVOLUTION_COMP_TYPE, TYPE_DATA_TYPE, 1, &compute);
+    set(m, convolution, ATTR_CONVOLUTION_MODE, TYPE_CONVOLUTION_MODE, 1, &mode);
+    set(m, convolution, ATTR_CONVOLUTION_SPATIAL_DIMS, TYPE_INT64, 1, &spatial);
+    set(m, convolution, ATTR_CONVOLUTION_PRE_PADDINGS, TYPE_INT64, spatial, call->padding);
+    set(m, convolution, ATTR_CONVOLUTION_POST_PADDINGS, TYPE_INT64, spatial, call->padding);
+    set(m, convolution, ATTR_CONVOLUTION_DILATIONS, TYPE_INT64, spatial, call->dilation);
+    set(m, convolution, ATTR_CONVOLUTION_STRIDES, TYPE_INT64, spatial, call->stride);
+    finalize(m, convolution);
+    return convolution;
+}
+
+/* struct operation - how a direction's operation and its attributes are called */
+struct operation {
+    enum backend_descriptor type;
+    enum backend_attribute alpha, beta, convolution, weight, input, output;
+};
+
+static const struct operation operations[CUDNN_OPS] = {
+    [CUDNN_FORWARD] = { BACKEND_CONVOLUTION_FORWARD, ATTR_FORWARD_ALPHA, ATTR_FORWARD_BETA,
+                        ATTR_FORWARD_CONV_DESC, ATTR_FORWARD_W, ATTR_FORWARD_X, ATTR_FORWARD_Y },
+    [CUDNN_BACKWARD_DATA] = { BACKEND_CONVOLUTION_BACKWARD_DATA, ATTR_DATA_ALPHA, ATTR_DATA_BETA,
+                              ATTR_DATA_CONV_DESC, ATTR_DATA_W, ATTR_DATA_DX, ATTR_DATA_DY },
+    [CUDNN_BACKWARD_FILTER] = { BACKEND_CONVOLUTION_BACKWARD_FILTER, ATTR_FILTER_ALPHA,
+                                ATTR_FILTER_BETA, ATTR_FILTER_CONV_DESC, ATTR_FILTER_DW,
+                                ATTR_FILTER_X, ATTR_FILTER_DY },
+};
+
+/* make_graph() - the operation as a graph of one node */
+static backend_desc make_graph(struct maker *m, const struct cudnn_call *call)
+{
+    static const float one_f = 1, zero_f = 0;
+    static const double one_d = 1, zero_d = 0;
+    const struct operation *op = &operations[call->op];
+    bool wide = call->type == CUDNN_F64;
+    int64_t output[CUDNN_DIMS_MOST] = { call->input[0], call->weight[0] };
+
+    for (int i = 0; i < call->spatial; i++)
+        output[2 + i] = cudnn_output_size(call, i);
+    backend_desc x = make_tensor(m, call, 'x', call->input);
+    backend_desc y = make_tensor(m, call, 'y', output);
+    backend_desc w = make_tensor(m, call, 'w', call->weight);
+    backend_desc convolution = make_convolution(m, call);
+    backend_desc node = make(m, op->type);
+    enum backend_type scale = wide ? TYPE_DOUBLE : TYPE_FLOAT;
+
+    set(m, node, op->alpha, scale, 1, wide ? (const void *)&one_d : &one_f);
+    set(m, node, op->beta, scale, 1, wide ? (const void *)&zero_d : &zero_f);
+    set_descriptor(m, node, op->convolution, &convolution);
+    set_descriptor(m, node, op->weight, &w);
+    set_descriptor(m, node, op->input, &x);
+    set_descriptor(m, node, op->output, &y);
+    finalize(m, node);
+    backend_desc graph = make(m, BACKEND_OPERATIONGRAPH);
+
+    set_descriptor(m, graph, ATTR_OPERATIONGRAPH_OPS, &node);
+    finalize(m, graph);
+    return graph;
+}
+
+/* ------------------------------------------------------------------ plans */
+
+/* is_left_out() - filterEngineConfigs(): does the engine convert its inputs to a narrower type? */
+static bool is_left_out(const struct backend *b, backend_desc config)
+{
+    backend_desc engine = NULL;
+    int notes[NOTE_COUNT];
+    int64_t count = 0;
+    bool found = false;
+
+    if (b->create(BACKEND_ENGINE, &engine) != 0)
+        return false;
+    if (b->get(config, ATTR_ENGINECFG_ENGINE, TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine) == 0 &&
+        b->get(engine, ATTR_ENGINE_NUMERICAL_NOTE, TYPE_NUMERICAL_NOTE, NOTE_COUNT, &count,
+               notes) == 0)
+        for (int64_t i = 0; i < count && i < NOTE_COUNT; i++)
+            found = found || notes[i] == NOTE_DOWN_CONVERT_INPUTS;
+    b->destroy(engine);
+    return found;
+}
+
+/* plan_workspace() - of the configuration's plan; false when cuDNN cannot make it, and PyTorch goes on to the next */
+static bool plan_workspace(const struct backend *b,
+                           backend_desc device,
+                           backend_desc config,
+                           plm_bytes *ret_bytes)
+{
+    struct maker m = { .backend = b };
+    backend_desc plan = make(&m, BACKEND_EXECUTION_PLAN);
+    int64_t bytes = -1, count = 0;
+
+    set_descriptor(&m, plan, ATTR_EXECUTION_PLAN_ENGINE_CONFIG, &config);
+    set_descriptor(&m, plan, ATTR_EXECUTION_PLAN_DEVICEPROP, &device);
+    finalize(&m, plan);
+    if (m.status == 0)
+        m.status = b->get(plan, ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, TYPE_INT64, 1, &count, &bytes);
+    unmake(&m);
+    if (m.status != 0 || bytes < 0)
+        return false;
+    *ret_bytes = (plm_bytes)bytes;
+    return true;
+}
+
+/* add_plans() - of the engine configurations that a heuristic lists, up to the first that needs no workspace */
+static void add_plans(struct maker *m,
+                      backend_desc device,
+                      backend_desc graph,
+                      enum backend_heur_mode mode,
+                      struct cudnn_workspaces *workspaces)
+{
+    const struct backend *b = m->backend;
+    backend_desc heuristic = make(m, BACKEND_ENGINEHEUR), configs[CONFIGS_MOST];
+    int64_t listed = 0, count = 0, made = 0;
+    int mode_number = mode;
+
+    set_descriptor(m, heuristic, ATTR_ENGINEHEUR_OPERATION_GRAPH, &graph);
+    set(m, heuristic, ATTR_ENGINEHEUR_MODE, TYPE_HEUR_MODE, 1, &mode_number);
+    set_descriptor(m, heuristic, ATTR_ENGINEHEUR_DEVICEPROP, &device);
+    finalize(m, heuristic);
+    if (m->status == 0)
+        m->status =
+            b->get(heuristic, ATTR_ENGINEHEUR_RESULTS, TYPE_BACKEND_DESCRIPTOR, 0, &listed, NULL);
+    if (m->status != 0)
+        return;
+    if (listed > CONFIGS_MOST)
+        listed = CONFIGS_MOST;
+    while (made < listed && b->create(BACKEND_ENGINECFG, &configs[made]) == 0)
+        made++;
+    m->status =
+        b->get(heuristic, ATTR_ENGINEHEUR_RESULTS, TYPE_BACKEND_DESCRIPTOR, made, &count, configs);
+    for (int64_t i = 0; m->status == 0 && i < count && i < made; i++) {
+        plm_bytes bytes;
+
+        if (is_left_out(b, configs[i]) || !plan_workspace(b, device, configs[i], &bytes))
+            continue;
+        cudnn_workspaces_add(workspaces, bytes);
+        if (bytes == 0)
+            break;
+    }
+    while (made > 0)
+        b->destroy(configs[--made]);
+}
+
+static bool is_complete(const struct cudnn_workspaces *w)
+{
+    return w->count > 0 && w->bytes[w->count - 1] == 0;
+}
+
+bool cudnn_plan_call(const struct backend *backend,
+                     backend_desc device,
+                     const struct cudnn_call *call,
+                     struct cudnn_workspaces *ret_workspaces,
+                     char message[CUDNN_MESSAGE_MAX])
+{
+    struct maker m = { .backend = backend };
+    struct cudnn_workspaces found = { 0 };
+    backend_desc graph = make_graph(&m, call);
+
+    add_plans(&m, device, graph, HEUR_INSTANT, &found);
+    if (!is_complete(&found))
+        add_plans(&m, device, graph, HEUR_FALLBACK, &found);
+    unmake(&m);
+    if (found.count > 0) {
+        *ret_workspaces = found;
+        return true;
+    }
+    if (m.status != 0)
+        explain(backend, m.status, message);
+    else
+        snprintf(message, CUDNN_MESSAGE_MAX, "cuDNN has no plan");
+    return false;
+}

@@ -1,0 +1,118 @@
+/*
+ * plan/workspaces.c - a ghost's call becomes cuDNN's, and the answer is counted
+ */
+#include <string.h>
+
+#include "base/buf.h"
+#include "plan/workspaces.h"
+
+_Static_assert((int)LIBRARY_SPATIAL == (int)CUDNN_SPATIAL_MOST, "the same images");
+_Static_assert((int)LIBRARY_PLANS == (int)CUDNN_PLANS_MOST, "the same plans");
+
+static int32_t op_of(enum library_op op)
+{
+    switch (op) {
+    case LIBRARY_CONV_FORWARD:
+        return CUDNN_FORWARD;
+    case LIBRARY_CONV_DATA:
+        return CUDNN_BACKWARD_DATA;
+    case LIBRARY_CONV_FILTER:
+        break;
+    }
+    return CUDNN_BACKWARD_FILTER;
+}
+
+/* type_of() - false: cuDNN has no such convolutions */
+static bool type_of(enum dtype dtype, int32_t *ret)
+{
+    static const struct {
+        enum dtype dtype;
+        enum cudnn_type type;
+    } types[] = { { DTYPE_FLOAT32, CUDNN_F32 },
+                  { DTYPE_FLOAT64, CUDNN_F64 },
+                  { DTYPE_FLOAT16, CUDNN_F16 },
+                  { DTYPE_BFLOAT16, CUDNN_BF16 } };
+
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (types[i].dtype == dtype) {
+            *ret = (int32_t)types[i].type;
+            return true;
+        }
+    return false;
+}
+
+static bool plans(void *context, const struct library_call *from, struct library_plans *ret)
+{
+    struct workspaces *w = context;
+    struct cudnn_call call = { .op = op_of(from->op),
+                               .channels_last = from->channels_last,
+                               .spatial = (int32_t)from->spatial };
+    struct cudnn_workspaces answer;
+    enum cudnn_source source = CUDNN_UNKNOWN;
+
+    memcpy(call.input, from->input, sizeof call.input);
+    memcpy(call.weight, from->weight, sizeof call.weight);
+    memcpy(call.padding, from->padding, sizeof call.padding);
+    memcpy(call.stride, from->stride, sizeof call.stride);
+    memcpy(call.dilation, from->dilation, sizeof call.dilation);
+    if (type_of(from->dtype, &call.type))
+        source = cudnn_ask(w->planner, &call, &answer);
+    switch (source) {
+    case CUDNN_UNKNOWN:
+        w->unknown++;
+        return false;
+    case CUDNN_LIBRARY:
+        w->asked++;
+        break;
+    case CUDNN_TABLE:
+        w->looked_up++;
+        break;
+    }
+    ret->count = answer.count;
+    memcpy(ret->bytes, answer.bytes, answer.count * sizeof *ret->bytes);
+    return true;
+}
+
+void workspaces_open(struct workspaces *workspaces,
+                     struct cudnn *cudnn,
+                     struct surroundings *around)
+{
+    *workspaces = (struct workspaces){ .wanted = around->framework->cudnn };
+    if (!cudnn)
+        return;
+    workspaces->planner =
+        cudnn_open(cudnn, workspaces->wanted,
+                   &(struct cudnn_gpu){ around->cc, around->sm_count, around->threads_per_sm });
+    around->library = (struct library){ .plans = plans, .context = workspaces };
+}
+
+/* differs() - does the answer come from another cuDNN than the framework's? the patch level does not count */
+static bool differs(uint64_t count, int version, int wanted)
+{
+    return count > 0 && version / 100 != wanted / 100;
+}
+
+const char *workspaces_warning(const struct workspaces *workspaces, struct arena *arena)
+{
+    struct buf text = { .arena = arena };
+
+    if (!workspaces->planner)
+        return NULL;
+    int library = cudnn_library_version(workspaces->planner);
+    int table = cudnn_table_version(workspaces->planner), wanted = workspaces->wanted;
+    const char *refusal = cudnn_refusal(workspaces->planner);
+
+    if (refusal)
+        buf_printf(&text, "cuDNN's workspaces were not asked for: %s", refusal);
+    else if (differs(workspaces->asked, library, wanted))
+        buf_printf(&text,
+                   "workspaces are those of cuDNN %d.%d; this framework brings %d.%d, which may "
+                   "choose otherwise",
+                   library / 10000, library / 100 % 100, wanted / 10000, wanted / 100 % 100);
+    else if (differs(workspaces->looked_up, table, wanted))
+        buf_printf(&text,
+                   "workspaces are from a table of cuDNN %d.%d; this framework brings %d.%d, which "
+                   "may choose otherwise",
+                   table / 10000, table / 100 % 100, wanted / 10000, wanted / 100 % 100);
+    return text.length > 0 ? buf_string(&text) : NULL;
+}

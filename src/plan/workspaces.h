@@ -1,0 +1,26 @@
+/*
+ * plan/workspaces.h - between a ghost run that asks for workspaces and cuDNN's answers
+ */
+#ifndef PLM_PLAN_WORKSPACES_H
+#define PLM_PLAN_WORKSPACES_H
+
+#include "device/cudnn.h"
+#include "ghost/ghost.h"
+
+/* struct workspaces - who answered for one run, and how often */
+struct workspaces {
+    struct cudnn_planner *planner; /* NULL: nobody answers */
+    int wanted;                    /* the framework's version of cuDNN */
+    uint64_t asked, looked_up;     /* calls that a library, or a table, knew */
+    uint64_t unknown;
+};
+
+/* workspaces_open() - @around's library becomes @workspaces, which must stay where it is; @cudnn may be NULL */
+void workspaces_open(struct workspaces *workspaces,
+                     struct cudnn *cudnn,
+                     struct surroundings *around);
+
+/* workspaces_warning() - what the user must know of the answers; NULL: nothing */
+const char *workspaces_warning(const struct workspaces *workspaces, struct arena *arena);
+
+#endif

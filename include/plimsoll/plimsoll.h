@@ -103,6 +103,27 @@ enum plm_schedule {
 };
 enum plm_reshard { PLM_RESHARD_DEFAULT, PLM_RESHARD_TRUE, PLM_RESHARD_FALSE, PLM_RESHARD_TO };
 enum plm_reduced { PLM_REDUCED_DEFAULT, PLM_REDUCED_FP32, PLM_REDUCED_BF16, PLM_REDUCED_FP16 };
+enum plm_switch { PLM_SWITCH_DEFAULT, PLM_SWITCH_TRUE, PLM_SWITCH_FALSE };
+enum plm_offload { PLM_OFFLOAD_NONE, PLM_OFFLOAD_OPTIMIZER, PLM_OFFLOAD_ALL };
+
+/*
+ * struct plm_deepspeed - "zero_optimization" of a DeepSpeed configuration, and what else of it takes memory
+ *
+ * Sizes are in elements: 0 is DeepSpeed's default, PLM_DEEPSPEED_NONE is 0.
+ */
+enum { PLM_DEEPSPEED_NONE = -1 };
+struct plm_deepspeed {
+    int64_t reduce_bucket_size;
+    int64_t prefetch_bucket_size, param_persistence_threshold, model_persistence_threshold;
+    int64_t max_live_parameters, max_reuse_distance, sub_group_size;
+    enum plm_switch overlap_comm, contiguous_gradients, reduce_scatter;
+    enum plm_switch multi_rank_allreduce; /* use_multi_rank_bucket_allreduce */
+    enum plm_switch check_grad_overflow;  /* of bf16 */
+    bool round_robin_gradients;
+    bool no_clipping;         /* "gradient_clipping": 0; DeepSpeed's default is 1.0 */
+    enum plm_offload offload; /* to the host: the optimizer; with its parameters, in stage 3 */
+    enum plm_reduced communication_dtype;
+};
 
 /* struct plm_parallel - more than one GPU; numbers of ranks, 0 where a technique is not used */
 struct plm_parallel {
@@ -112,7 +133,9 @@ struct plm_parallel {
     int64_t fsdp1;         /* FullyShardedDataParallel */
     int64_t hsdp_replicate, hsdp_shard;
     int64_t zero_optimizer; /* ZeroRedundancyOptimizer over that many ranks, under DDP */
-    int64_t gpus;           /* in all; 0: the product of the others */
+    int64_t zero;           /* DeepSpeed's ZeRO: the stage, from 1 to 3; over what gpus leave */
+    struct plm_deepspeed deepspeed; /* with zero */
+    int64_t gpus;                   /* in all; 0: the product of the others */
     int64_t tp, pp;
     double bucket_cap_mb;                                 /* 0: the framework's */
     bool gradient_as_bucket_view, find_unused_parameters; /* of DistributedDataParallel */

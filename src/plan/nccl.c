@@ -8,6 +8,7 @@
  * is two channels (a PCIe pair) with one buffer of 10 MiB to each side, the size that NVIDIA/nccl/issues/1685 lists.
  */
 #include "plan/nccl.h"
+#include "train/mesh.h"
 
 #define MIB ((plm_bytes)1 << 20)
 
@@ -38,6 +39,7 @@ struct nccl_bytes nccl_bytes(const struct plm_strategy *strategy)
     add_communicator(&sum, p->fsdp1);
     add_communicator(&sum, p->hsdp_replicate);
     add_communicator(&sum, p->hsdp_shard);
+    add_communicator(&sum, p->zero > 0 ? mesh_sizes(p).data : 0);
     add_communicator(&sum, p->tp);
     add_communicator(&sum, p->pp);
     return sum;

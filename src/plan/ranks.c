@@ -44,6 +44,7 @@ static size_t shards(const struct plm_parallel *p, struct arena *arena, struct k
                     : p->fsdp1 > 1          ? p->fsdp1
                     : p->hsdp_shard > 1     ? p->hsdp_shard
                     : p->zero_optimizer > 1 ? p->zero_optimizer
+                    : p->zero > 0           ? mesh_sizes(p).data
                                             : 1;
 
     *ret = arena_array(arena, struct kind, 2);

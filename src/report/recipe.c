@@ -132,6 +132,7 @@ static void add_parallel(struct items *items,
     if (p->find_unused_parameters)
         add_bool(items, "find_unused_parameters", true);
     add_fsdp(items, p);
+    add_used(items, "zero", p->zero);
     add_used(items, "tp", p->tp);
     add_pipeline(items, p, plan);
 }

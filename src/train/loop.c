@@ -155,6 +155,10 @@ static void backward(struct run *run, struct value loss)
         ghost_fail(g, PLM_E_MODEL, "the first output of main must be the loss, one number");
         return;
     }
+    if (run->wrapper && run->wrapper->backward) {
+        run->wrapper->backward(run, loss.as.tensor);
+        return;
+    }
     TENSOR_AUTO *l =
         micro_count > 1 ? divided(run, loss.as.tensor, micro_count) : tensor_ref(loss.as.tensor);
     TENSOR_AUTO *scaled =
@@ -195,6 +199,11 @@ static void optimize(struct run *run)
     const struct plm_strategy *s = run->strategy;
     bool scales = s->precision == PLM_PRECISION_AMP_FP16;
 
+    if (run->wrapper && run->wrapper->optimize) {
+        run->wrapper->optimize(run);
+        run_mark(run, "opt", 0);
+        return;
+    }
     if (run->wrapper && run->wrapper->before_step)
         run->wrapper->before_step(run);
     if (s->clip_grad_norm > 0) {

@@ -25,7 +25,7 @@ struct mesh_place mesh_sizes(const struct plm_parallel *p)
     sizes.data = larger(sizes.data, p->zero_optimizer);
     if (p->hsdp_shard > 0)
         sizes.data = larger(sizes.data, p->hsdp_shard * at_least_1(p->hsdp_replicate));
-    sizes.data = larger(sizes.data, p->gpus / model);
+    sizes.data = larger(sizes.data, p->gpus / model); /* all there is of DeepSpeed's */
     return sizes;
 }
 
@@ -109,7 +109,7 @@ static enum plm_status share_gpus(struct plm_parallel *p, struct plm_error *rete
                         "gpus: %lld are not a multiple of the %lld that hold one model (tp × pp)",
                         (long long)gpus, (long long)model);
     data = gpus / model;
-    if (data == sizes.data)
+    if (data == sizes.data || p->zero > 0)
         return PLM_OK;
     if (sizes.data > 1)
         return plm_fail(reterr, PLM_E_USAGE,

@@ -34,11 +34,13 @@ enum dtype params_dtype(const struct run *run)
     return cast == DTYPE_COUNT ? DTYPE_FLOAT32 : cast;
 }
 
-/* loaded_dtype() - Module.to(dtype) casts what is floating-point, and nothing else */
-static enum dtype loaded_dtype(const struct run *run, enum dtype declared)
+/* loaded_dtype() - Module.to(dtype) casts what is floating-point, and nothing else; DeepSpeed leaves buffers as they are */
+static enum dtype loaded_dtype(const struct run *run, enum dtype declared, bool buffer)
 {
     enum dtype cast = params_cast_dtype(run);
 
+    if (buffer && run->strategy->parallel.zero > 0)
+        return declared == DTYPE_PRECISION ? DTYPE_FLOAT32 : declared;
     if (declared == DTYPE_PRECISION)
         return params_dtype(run);
     return dtype_defs[declared].floating && cast != DTYPE_COUNT ? cast : declared;
@@ -120,7 +122,7 @@ static struct tensor *register_parameter(const struct op_owner *base,
     struct param param = {
         .name = step->tie && is_weight(name) ? step->tie : names_join(g->names, step->path, suffix),
         .buffer = buffer,
-        .dtype = loaded_dtype(run, dtype),
+        .dtype = loaded_dtype(run, dtype, buffer),
         .dims = dims,
     };
 

@@ -1,0 +1,229 @@
+/*
+ * train/deepspeed.c - DeepSpeed's engine: its configuration, the loss, the backward, the step
+ *
+ * Mirrors DeepSpeedEngine.backward() and step() of deepspeed/runtime/engine.py (0.19.8), called as
+ *
+ *     loss = engine(batch); engine.backward(loss); engine.step()
+ *
+ * in every micro-batch. The engine divides the loss by the number of micro-batches, also by 1, and then scales it, also by 1.
+ */
+#include "train/deepspeed.h"
+#include "ghost/kernels.h"
+#include "train/mesh.h"
+
+/* Defaults of deepspeed/runtime/zero/config.py */
+enum {
+    REDUCE_BUCKET_SIZE = 500000000,
+    PREFETCH_BUCKET_SIZE = 50000000,
+    PARAM_PERSISTENCE_THRESHOLD = 100000,
+    MAX_LIVE_PARAMETERS = 1000000000,
+    MAX_REUSE_DISTANCE = 1000000000,
+    SUB_GROUP_SIZE = 1000000000,
+};
+
+static struct deepspeed *deepspeed_of(struct run *run)
+{
+    return run->wrapper_state;
+}
+
+/* ------------------------------------------------------------------ the configuration */
+
+static int64_t size_or(int64_t given, int64_t otherwise)
+{
+    return given == 0 ? otherwise : given < 0 ? 0 : given;
+}
+
+static bool switch_or(enum plm_switch given, bool otherwise)
+{
+    switch (given) {
+    case PLM_SWITCH_TRUE:
+        return true;
+    case PLM_SWITCH_FALSE:
+        return false;
+    case PLM_SWITCH_DEFAULT:
+        break;
+    }
+    return otherwise;
+}
+
+static enum dtype communication_dtype(enum plm_reduced given, enum dtype otherwise)
+{
+    switch (given) {
+    case PLM_REDUCED_FP32:
+        return DTYPE_FLOAT32;
+    case PLM_REDUCED_BF16:
+        return DTYPE_BFLOAT16;
+    case PLM_REDUCED_FP16:
+        return DTYPE_FLOAT16;
+    case PLM_REDUCED_DEFAULT:
+        break;
+    }
+    return otherwise;
+}
+
+static struct deepspeed_settings settings_of(const struct run *run)
+{
+    const struct plm_parallel *p = &run->strategy->parallel;
+    const struct plm_deepspeed *d = &p->deepspeed;
+    enum plm_precision precision = run->strategy->precision;
+    bool clips = !d->no_clipping;
+
+    return (struct deepspeed_settings){
+        .stage = p->zero,
+        .reduce_bucket_size = size_or(d->reduce_bucket_size, REDUCE_BUCKET_SIZE),
+        .prefetch_bucket_size = size_or(d->prefetch_bucket_size, PREFETCH_BUCKET_SIZE),
+        .param_persistence_threshold =
+            size_or(d->param_persistence_threshold, PARAM_PERSISTENCE_THRESHOLD),
+        .model_persistence_threshold = size_or(d->model_persistence_threshold, INT64_MAX),
+        .max_live_parameters = size_or(d->max_live_parameters, MAX_LIVE_PARAMETERS),
+        .max_reuse_distance = size_or(d->max_reuse_distance, MAX_REUSE_DISTANCE),
+        .sub_group_size = size_or(d->sub_group_size, SUB_GROUP_SIZE),
+        .overlap_comm = switch_or(d->overlap_comm, p->zero == 3),
+        .contiguous_gradients =
+            switch_or(d->contiguous_gradients, true) || d->offload != PLM_OFFLOAD_NONE,
+        .reduce_scatter = switch_or(d->reduce_scatter, true),
+        .multi_rank_allreduce = switch_or(d->multi_rank_allreduce, true),
+        .round_robin = d->round_robin_gradients,
+        .checks_overflow =
+            precision == PLM_PRECISION_FP16 ||
+            (precision == PLM_PRECISION_BF16 && switch_or(d->check_grad_overflow, true)),
+        .clips = clips,
+        .offload_optimizer = d->offload != PLM_OFFLOAD_NONE,
+        .offload_params = d->offload == PLM_OFFLOAD_ALL,
+        .communication_dtype = communication_dtype(d->communication_dtype, params_dtype(run)),
+    };
+}
+
+/* check_settings() - what DeepSpeed itself refuses, or what makes no sense */
+static enum plm_status check_settings(const struct deepspeed_settings *s, struct plm_error *reterr)
+{
+    if (s->stage > 3)
+        return plm_fail(reterr, PLM_E_USAGE, "zero: the stage is 1, 2 or 3");
+    if (s->stage == 3)
+        return plm_fail(reterr, PLM_E_USAGE, "zero: stage 3 is not modelled yet");
+    if (s->reduce_bucket_size < 1)
+        return plm_fail(reterr, PLM_E_USAGE, "reduce_bucket_size: above 0");
+    if (s->offload_params && s->stage < 3)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "zero-offload: parameters stay on the device before stage 3");
+    if (s->stage < 3 && s->overlap_comm && !s->contiguous_gradients)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "overlap_comm without contiguous_gradients: DeepSpeed 0.19.8 keeps one "
+                        "buffer more with every backward");
+    return PLM_OK;
+}
+
+static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_error *reterr)
+{
+    const struct plm_parallel *p = &s->parallel;
+
+    if (p->gpus < 1)
+        return plm_fail(reterr, PLM_E_USAGE, "zero: needs --gpus N, the number of ranks");
+    if (p->pp > 1)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "zero: the pipeline of --pp is PyTorch's, which DeepSpeed cannot wrap");
+    if (s->precision == PLM_PRECISION_AMP_BF16 || s->precision == PLM_PRECISION_AMP_FP16)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "zero: DeepSpeed casts the parameters itself; give --precision bf16, fp16 "
+                        "or fp32");
+    if (s->optimizer == PLM_OPTIMIZER_NONE && !s->eval)
+        return plm_fail(reterr, PLM_E_USAGE, "zero: there is no optimizer to share");
+    if (s->optimizer == PLM_OPTIMIZER_ADAFACTOR)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "zero: adafactor needs the parameters' shapes, and gets flat ones");
+    if (s->channels_last)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "zero: DeepSpeed flattens parameters, which loses --channels-last");
+    if (s->zero_grad != PLM_ZERO_GRAD_SET_TO_NONE || s->zero_grad_at != PLM_ZERO_GRAD_AT_END)
+        return plm_fail(
+            reterr, PLM_E_USAGE,
+            "zero: engine.step() lets go of gradients itself; --zero-grad has no place");
+    if (p->rank < 0 || p->rank >= mesh_count(p))
+        return plm_fail(reterr, PLM_E_USAGE, "rank: from 0 to %lld", (long long)mesh_count(p) - 1);
+    return PLM_OK;
+}
+
+static enum plm_status create(struct run *run, struct plm_error *reterr)
+{
+    const struct plm_parallel *p = &run->strategy->parallel;
+    struct deepspeed *ds = arena_new(run->arena, struct deepspeed);
+    enum plm_status status = check_strategy(run->strategy, reterr);
+
+    if (status)
+        return status;
+    *ds = (struct deepspeed){
+        .run = run,
+        .settings = settings_of(run),
+        .world = mesh_sizes(p).data,
+        .rank = mesh_place(p, p->rank).data,
+        .dtype = params_dtype(run),
+    };
+    run->wrapper_state = ds;
+    return check_settings(&ds->settings, reterr);
+}
+
+/* ------------------------------------------------------------------ the loop */
+
+/* is_boundary() - is_gradient_accumulation_boundary() */
+static bool is_boundary(const struct run *run)
+{
+    return (int64_t)run->micro + 1 >= run->strategy->accumulate;
+}
+
+static void gradient_ready(void *context, struct tensor *leaf)
+{
+    struct run *run = context;
+
+    deepspeed_flat_ready(deepspeed_of(run), leaf, is_boundary(run));
+}
+
+static void wrap(struct run *run)
+{
+    if (run->trained_count == 0) {
+        ghost_fail(&run->ghost, PLM_E_USAGE, "zero: no parameter requires a gradient");
+        return;
+    }
+    deepspeed_flatten(deepspeed_of(run));
+    run->ghost.accumulated = gradient_ready;
+    run->ghost.accumulated_context = run;
+}
+
+/* by_number() - @op of a tensor and a number */
+static struct tensor *by_number(struct run *run, enum op_kind op, struct tensor *x, double number)
+{
+    const struct attr attrs[] = {
+        { .key = KEY_VALUE, .type = ATTR_REAL, .value.real = number },
+        { .key = KEY_INPLACE, .type = ATTR_BOOL },
+    };
+
+    return op_apply(&run->ghost, op, &x, 1, attrs, 2);
+}
+
+static void backward(struct run *run, struct tensor *loss)
+{
+    int64_t micro_count = run->strategy->accumulate;
+    TENSOR_AUTO *mean = by_number(run, OP_DIV, loss, micro_count > 0 ? (double)micro_count : 1);
+    TENSOR_AUTO *scaled = by_number(run, OP_MUL, mean, 1);
+
+    autograd_backward(&run->ghost, scaled, NULL);
+    deepspeed_flat_reduced(deepspeed_of(run), is_boundary(run));
+}
+
+static void optimize(struct run *run)
+{
+    struct deepspeed *ds = deepspeed_of(run);
+
+    deepspeed_flat_step(ds);
+    tensor_drop(ds->reported_norm);
+    ds->reported_norm = ds->global_norm;
+    ds->global_norm = NULL;
+    run->ghost.category = CATEGORY_ACTIVATION;
+}
+
+const struct wrapper wrapper_deepspeed = {
+    .mark = "deepspeed_init",
+    .create = create,
+    .wrap = wrap,
+    .backward = backward,
+    .optimize = optimize,
+};

@@ -1,0 +1,54 @@
+/*
+ * train/deepspeed_step.c - ZeRO stages 1 and 2: the optimizer's step on this rank's part, then everybody's is gathered
+ *
+ * Mirrors DeepSpeedZeroOptimizer.step() of deepspeed/runtime/zero/stage_1_and_2.py (0.19.8). The gathering is in place.
+ */
+#include "ghost/kernels.h"
+#include "train/deepspeed.h"
+
+/* flatten_gradients() - the averaged gradients as one fp32 tensor, which becomes the master's .grad */
+static void flatten_gradients(struct deepspeed *ds)
+{
+    struct deepspeed_flat *flat = ds->flat;
+    struct ghost *g = &ds->run->ghost;
+    struct tensor *whole;
+
+    if (flat->averaged_count == 1) /* one tensor is flattened by a view */
+        whole = tensor_view(flat->averaged[0], 1, &flat->partition, &(int64_t){ 1 });
+    else
+        whole = tensor_new_sizes(g, ds->dtype, flat->partition);
+    struct tensor *grad = whole ? kernel_cast(whole, DTYPE_FLOAT32) : NULL;
+
+    tensor_drop(whole);
+    if (flat->master_param.tensor)
+        flat->master_param.tensor->grad = grad;
+    for (size_t i = 0; i < flat->averaged_count; i++)
+        tensor_drop(flat->averaged[i]);
+    flat->averaged_count = 0;
+}
+
+void deepspeed_flat_step(struct deepspeed *ds)
+{
+    struct deepspeed_flat *flat = ds->flat;
+    struct ghost *g = &ds->run->ghost;
+    struct tensor *norm;
+    size_t mine_count = flat->mine_count; /* padding has no norm */
+
+    g->category = CATEGORY_TEMPORARY;
+    if (ds->settings.checks_overflow)
+        deepspeed_overflow(ds, flat->averaged, flat->averaged_count);
+    norm = deepspeed_combine_norms(ds, deepspeed_norm(ds, flat->averaged, mine_count));
+    deepspeed_check_norm(ds);
+    ds->global_norm = tensor_new_scalar(g, DTYPE_FLOAT32);
+    g->category = CATEGORY_GRADIENT;
+    flatten_gradients(ds);
+    g->category = CATEGORY_TEMPORARY;
+    deepspeed_unscale(ds);
+    optimizer_step(ds->run);
+    g->category = CATEGORY_TEMPORARY;
+    if (flat->master_param.tensor) {
+        tensor_drop(flat->master_param.tensor->grad);
+        flat->master_param.tensor->grad = NULL;
+    }
+    tensor_drop(norm);
+}

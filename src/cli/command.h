@@ -29,6 +29,8 @@ struct cli {
     const struct command *command;
     const char *const *arguments; /* [argument_count]: what is not an option */
     size_t argument_count;
+    const char *const *tail; /* [tail_count]: what follows "--", if the command takes that */
+    size_t tail_count;
     struct plm_context *context; /* with the folders added */
     bool colour;                 /* on standard output */
     bool stdout_closed;          /* standard output was closed when the program started */
@@ -41,6 +43,7 @@ struct command {
     const char *about;     /* a paragraph for --help */
     size_t least, most;    /* arguments */
     const char *missing;   /* what to say when there are fewer */
+    bool takes_tail;       /* what follows "--" is another program with its arguments */
     enum exit_status (*run)(struct cli *cli);
 };
 

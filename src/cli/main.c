@@ -80,6 +80,18 @@ static enum exit_status print_version(struct cli *cli)
     return answer_write(cli, &text, EXIT_FITS);
 }
 
+/* split_tail() - what follows "--" is another program's; returns how many words are before it */
+static int split_tail(struct cli *cli, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--") == 0) {
+            cli->tail = (const char *const *)argv + i + 1;
+            cli->tail_count = (size_t)(argc - i - 1);
+            return i;
+        }
+    return argc;
+}
+
 /* run_command() - @argv[0] is the command's name */
 static enum exit_status run_command(struct cli *cli, int argc, char **argv)
 {
@@ -89,8 +101,11 @@ static enum exit_status run_command(struct cli *cli, int argc, char **argv)
     enum exit_status status;
     int first;
 
-    if (command_find(argv[0], &id, &error) != PLM_OK ||
-        options_parse(&cli->options, id, argc, argv, &first, &error) != PLM_OK)
+    if (command_find(argv[0], &id, &error) != PLM_OK)
+        return fail(&error);
+    if (command_at(id)->takes_tail)
+        argc = split_tail(cli, argc, argv);
+    if (options_parse(&cli->options, id, argc, argv, &first, &error) != PLM_OK)
         return fail(&error);
     cli->command = command_at(id);
     if (cli->options.output && strcmp(cli->options.output, "-") == 0 && id != COMMAND_TIMELINE &&

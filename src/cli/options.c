@@ -30,11 +30,11 @@ LIST(words_sort,
 LIST(words_color, [COLOR_AUTO] = "auto", [COLOR_ALWAYS] = "always", [COLOR_NEVER] = "never");
 
 const char *const option_groups[GROUP_COUNT] = {
-    [GROUP_MODEL] = "What is trained",  [GROUP_TRAINING] = "How it is trained",
-    [GROUP_PARALLEL] = "Parallelism",   [GROUP_DEVICE] = "Where it runs",
-    [GROUP_MEASURE] = "What is measured",
-    [GROUP_SEARCH] = "What is safe",    [GROUP_COMPARE] = "What is compared",
-    [GROUP_OUTPUT] = "What is printed",
+    [GROUP_MODEL] = "What is trained",    [GROUP_TRAINING] = "How it is trained",
+    [GROUP_PARALLEL] = "Parallelism",     [GROUP_DEVICE] = "Where it runs",
+    [GROUP_MEASURE] = "What is measured", [GROUP_SEARCH] = "What is safe",
+    [GROUP_COMPARE] = "What is compared", [GROUP_OUTPUT] = "What is printed",
+    [GROUP_WATCH] = "What is watched",
 };
 
 #define BIT(id) (1u << COMMAND_##id)
@@ -44,10 +44,11 @@ const char *const option_groups[GROUP_COUNT] = {
 #define SEARCHES (PLAN | COMPARE)
 #define DUMP BIT(DUMP)
 #define CALIBRATE BIT(CALIBRATE)
-#define FIXED_BATCH (BIT(ESTIMATE) | COMPARE | BIT(TIMELINE) | BIT(DUMP) | BIT(CHECK))
-#define RUNS (BIT(ESTIMATE) | SEARCHES | BIT(TIMELINE) | BIT(DUMP))
+#define WATCH BIT(WATCH)
+#define FIXED_BATCH (BIT(ESTIMATE) | WATCH | COMPARE | BIT(TIMELINE) | BIT(DUMP) | BIT(CHECK))
+#define RUNS (BIT(ESTIMATE) | WATCH | SEARCHES | BIT(TIMELINE) | BIT(DUMP))
 #define CHECKED (RUNS | BIT(CHECK))
-#define REPORTS (BIT(ESTIMATE) | SEARCHES | BIT(MODELS) | BIT(DEVICES) | BIT(OPS))
+#define REPORTS (BIT(ESTIMATE) | WATCH | SEARCHES | BIT(MODELS) | BIT(DEVICES) | BIT(OPS))
 #define EVERY ((1u << COMMAND_COUNT) - 1)
 
 const struct option_desc option_descs[OPTION_COUNT] = {

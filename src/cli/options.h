@@ -45,6 +45,9 @@ struct options {
     int64_t ordinal; /* of the GPU that is measured */
     double max_fill, watchdog;
     bool quick, managed;
+    int64_t pid;
+    double interval; /* seconds */
+    const char *gpu_id, *plan;
     const char *output, *stage;
     unsigned color; /* enum color_when */
     bool json, csv, help, version;
@@ -63,6 +66,7 @@ enum option_group {
     GROUP_PARALLEL,
     GROUP_DEVICE,
     GROUP_MEASURE,
+    GROUP_WATCH,
     GROUP_SEARCH,
     GROUP_COMPARE,
     GROUP_OUTPUT,

@@ -1,8 +1,8 @@
 /* cli/talk.c - standard error, in the form that editors jump to */
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "cli/clock.h"
 #include "cli/talk.h"
 
 void talk_error(const struct plm_error *error)
@@ -34,22 +34,13 @@ void talk_note(const char *text)
     fprintf(stderr, "plimsoll: %s\n", text);
 }
 
-static double now(void)
-{
-    struct timespec time;
-
-    if (clock_gettime(CLOCK_MONOTONIC, &time) != 0)
-        return 0;
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
 enum { BAR = 30 };
 static const char bar[] = "##############################";
 
 void progress_report(void *context, const char *what, unsigned done, unsigned total)
 {
     struct progress *progress = context;
-    double time = now();
+    double time = clock_seconds();
 
     if (progress->started == 0)
         progress->started = time;

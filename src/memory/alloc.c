@@ -24,15 +24,15 @@ static struct free_position skip_growing(const struct memory *memory,
                                          const struct free_set *set,
                                          struct free_position position)
 {
-    plm_bytes size = size_with_growth(memory, free_set_at(set, position)->block);
+    plm_bytes size = size_with_growth(memory, free_set_at(set, position));
 
     for (;;) {
         struct free_position next = free_set_next(set, position);
-        const struct free_entry *entry = free_set_at(set, next);
+        uint32_t block = free_set_at(set, next);
 
-        if (!entry || size_with_growth(memory, entry->block) >= size)
+        if (block == 0 || size_with_growth(memory, block) >= size)
             return position;
-        size = size_with_growth(memory, entry->block);
+        size = size_with_growth(memory, block);
         position = next;
     }
 }
@@ -51,23 +51,23 @@ uint32_t alloc_find(struct memory *memory, plm_bytes rounded, uint16_t stream, e
 {
     const struct sizes *sizes = &memory->sizes;
     struct free_set *set = &pool_of(memory, stream, kind)->free;
-    struct free_position position = free_set_lower(set, rounded, 0);
-    const struct free_entry *entry = free_set_at(set, position);
+    struct free_position position = free_set_least(set, rounded);
+    uint32_t block = free_set_at(set, position);
 
     memory->pool_calls[kind] += memory->collects;
-    if (!entry)
+    if (block == 0)
         return 0;
     if (memory->expandable) {
         position = skip_growing(memory, set, position);
-        entry = free_set_at(set, position);
+        block = free_set_at(set, position);
     }
-    /* Oversize blocks are kept for oversize requests, and not for much smaller ones. */
-    if (rounded < sizes->max_split && entry->size >= sizes->max_split)
-        return 0;
-    if (rounded >= sizes->max_split && entry->size >= rounded + sizes->max_non_split_rounding)
-        return 0;
-    uint32_t block = entry->block;
+    plm_bytes size = memory->blocks[block].size;
 
+    /* Oversize blocks are kept for oversize requests, and not for much smaller ones. */
+    if (rounded < sizes->max_split && size >= sizes->max_split)
+        return 0;
+    if (rounded >= sizes->max_split && size >= rounded + sizes->max_non_split_rounding)
+        return 0;
     if (alloc_should_split(memory, block, rounded, kind))
         pool_change(memory, position, block_split(memory, block, rounded));
     else

@@ -44,7 +44,7 @@ struct free_position pool_find(struct memory *memory, uint32_t block)
 {
     const struct block *it = &memory->blocks[block];
 
-    return free_set_lower(&pool_of_block(memory, it)->free, it->size, it->place);
+    return free_set_find(&pool_of_block(memory, it)->free, it->size, it->place);
 }
 
 void pool_change(struct memory *memory, struct free_position position, uint32_t block)

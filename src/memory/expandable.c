@@ -50,11 +50,10 @@ static uint32_t find_room(struct memory *memory,
                           enum pool_kind kind)
 {
     const struct free_set *unmapped = &pool_of(memory, stream, kind)->unmapped;
-    struct free_position position = { 0 };
+    struct free_position position = free_set_least(unmapped, 0);
 
-    for (const struct free_entry *entry; (entry = free_set_at(unmapped, position));
+    for (uint32_t block; (block = free_set_at(unmapped, position)) != 0;
          position = free_set_next(unmapped, position)) {
-        uint32_t block = entry->block;
         uint32_t previous = memory->blocks[block].previous;
 
         if (is_available(memory, previous))

@@ -1,8 +1,7 @@
 /*
  * memory/free_set.h - free blocks of one pool and stream, ordered by size and then by place
  *
- * A sorted array cut into short runs: finding takes two binary searches, adding and removing moves at most one run.
- * Places are unique, so the order is total.
+ * A bin for each size that is there. Places are unique, so the order is total.
  */
 #ifndef PLM_MEMORY_FREE_SET_H
 #define PLM_MEMORY_FREE_SET_H
@@ -15,22 +14,26 @@
 struct free_entry {
     plm_bytes size;
     uint64_t place;
-    uint32_t block;
+    uint32_t block; /* not 0 */
 };
 
 struct free_run;
+struct free_bin;
 
 /* struct free_set - zero-initialise to start */
 struct free_set {
-    struct free_run **runs; /* [run_count], none empty */
-    size_t run_count, run_capacity;
-    struct free_run *spare; /* emptied runs, for reuse */
-    size_t entry_count;
+    struct free_size {
+        plm_bytes size;
+        struct free_bin *bin;
+    } * sizes; /* [bin_count], ascending; no bin is empty */
+    size_t bin_count, bin_capacity;
+    struct free_bin *spare_bins; /* emptied, for reuse */
+    struct free_run *spare_runs;
 };
 
-/* struct free_position - an entry of a set; any change to the set makes it invalid */
+/* struct free_position - an entry of a set, or past the end; any change to the set makes it invalid */
 struct free_position {
-    uint32_t run, index;
+    uint32_t bin, run, index;
 };
 
 void free_set_add(struct free_set *set, struct arena *arena, struct free_entry entry);
@@ -41,7 +44,7 @@ void free_set_remove(struct free_set *set, plm_bytes size, uint64_t place);
 /* free_set_remove_at() - the entry at @position */
 void free_set_remove_at(struct free_set *set, struct free_position position);
 
-/* free_set_change() - put @entry in the place of the one at @position; quick when their ranks are the same */
+/* free_set_change() - put @entry in the place of the one at @position; quick when it has a bin for itself */
 void free_set_change(struct free_set *set,
                      struct arena *arena,
                      struct free_position position,
@@ -50,11 +53,14 @@ void free_set_change(struct free_set *set,
 /* free_set_clear() - empty, keeping its memory for reuse */
 void free_set_clear(struct free_set *set);
 
-/* free_set_lower() - the first entry not smaller than (size, place); may be past the end */
-struct free_position free_set_lower(const struct free_set *set, plm_bytes size, uint64_t place);
+/* free_set_least() - the first entry of at least @size; may be past the end */
+struct free_position free_set_least(const struct free_set *set, plm_bytes size);
 
-/* free_set_at() - NULL past the end */
-const struct free_entry *free_set_at(const struct free_set *set, struct free_position position);
+/* free_set_find() - the entry with that size and place, which must be there */
+struct free_position free_set_find(const struct free_set *set, plm_bytes size, uint64_t place);
+
+/* free_set_at() - the block of an entry; 0 past the end */
+uint32_t free_set_at(const struct free_set *set, struct free_position position);
 
 struct free_position free_set_next(const struct free_set *set, struct free_position position);
 

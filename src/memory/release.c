@@ -34,22 +34,22 @@ bool release_oversize(struct memory *memory,
         return false;
     plm_bytes wanted = rounded < least ? least : rounded;
     const struct free_set *set = &pool_of(memory, stream, kind)->free;
-    struct free_position position = free_set_lower(set, wanted, 0);
-    const struct free_entry *entry = free_set_at(set, position);
+    struct free_position position = free_set_least(set, wanted);
+    uint32_t block = free_set_at(set, position);
 
-    if (entry) {
-        release_block(memory, entry->block);
+    if (block != 0) {
+        release_block(memory, block);
         return true;
     }
     plm_bytes released = 0;
 
     memory->victim_count = 0;
     while (released < wanted && free_set_previous(set, &position)) {
-        entry = free_set_at(set, position);
-        if (entry->size < least)
+        block = free_set_at(set, position);
+        if (memory->blocks[block].size < least)
             break;
-        released += entry->size;
-        add_victim(memory, entry->block);
+        released += memory->blocks[block].size;
+        add_victim(memory, block);
     }
     for (size_t i = 0; i < memory->victim_count; i++)
         release_block(memory, memory->victims[i]);
@@ -58,12 +58,12 @@ bool release_oversize(struct memory *memory,
 
 static void find_victims(struct memory *memory, const struct free_set *set)
 {
-    struct free_position position = { 0 };
+    struct free_position position = free_set_least(set, 0);
 
-    for (const struct free_entry *entry; (entry = free_set_at(set, position));
+    for (uint32_t block; (block = free_set_at(set, position)) != 0;
          position = free_set_next(set, position))
-        if (memory->expandable || block_is_whole_segment(memory, entry->block))
-            add_victim(memory, entry->block);
+        if (memory->expandable || block_is_whole_segment(memory, block))
+            add_victim(memory, block);
 }
 
 /* empty_cache(), and the last resort before a request fails: large pool first, streams in order */

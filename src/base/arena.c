@@ -11,6 +11,8 @@
 #include "base/arena.h"
 
 enum { CHUNK_FIRST = 16 * 1024, CHUNK_LAST = 4 * 1024 * 1024 };
+/* Longer arrays grow fourfold: room that is never used costs no memory, but copies do. */
+enum { GROW_FAST = 64 * 1024 };
 
 struct arena_chunk {
     struct arena_chunk *older;
@@ -85,7 +87,7 @@ char *arena_copy(struct arena *arena, const char *text, size_t length)
 void *arena_grow(
     struct arena *arena, const void *items, size_t *capacity, size_t size, size_t alignment)
 {
-    size_t wanted = *capacity < 4 ? 8 : *capacity * 2;
+    size_t wanted = *capacity < 4 ? 8 : *capacity * (*capacity * size < GROW_FAST ? 2 : 4);
     void *grown = arena_alloc(arena, wanted, size, alignment);
 
     if (*capacity > 0)

@@ -32,7 +32,7 @@ void *arena_alloc(struct arena *arena, size_t count, size_t size, size_t alignme
 /* arena_copy() - @length bytes of @text and a closing zero */
 char *arena_copy(struct arena *arena, const char *text, size_t length);
 
-/* arena_grow() - a copy of @items with room for twice as many (at least 8); the old ones stay in the arena */
+/* arena_grow() - a copy of @items with room for more, at least twice as many; the old ones stay in the arena */
 void *arena_grow(
     struct arena *arena, const void *items, size_t *capacity, size_t size, size_t alignment);
 

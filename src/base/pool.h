@@ -1,14 +1,14 @@
 /*
  * base/pool.h - memory that comes and goes in small pieces, from an arena
  *
- * Sizes are rounded up to powers of two; a piece that is given back is kept for the next of its size.
+ * Sizes are rounded up, small ones little; a piece that is given back is kept for the next of its size.
  */
 #ifndef PLM_BASE_POOL_H
 #define PLM_BASE_POOL_H
 
 #include "base/arena.h"
 
-enum { POOL_CLASSES = 40 };
+enum { POOL_CLASSES = 118 };
 
 /* struct pool - zero-initialise all but @arena */
 struct pool {

@@ -62,12 +62,21 @@ static void a_pool_gives_back_what_it_was_given_zeroed(void **state)
 
     memset(first, 0xff, 100);
     pool_free(&pool, first, 100);
-    unsigned char *second = pool_alloc(&pool, 90); /* rounds to the same power of two */
+    unsigned char *second = pool_alloc(&pool, 98); /* of the same class */
 
     assert_ptr_equal(first, second);
-    for (size_t i = 0; i < 90; i++)
+    for (size_t i = 0; i < 98; i++)
         assert_int_equal(second[i], 0);
     assert_ptr_not_equal(pool_alloc(&pool, 100), second);
+    for (size_t size = 1; size < 100000; size += size / 7 + 1) {
+        unsigned char *piece = pool_alloc(&pool, size), *other = pool_alloc(&pool, size);
+
+        memset(piece, 0xff, size);
+        assert_int_equal(other[0] | other[size - 1], 0);
+        pool_free(&pool, piece, size);
+        assert_ptr_equal(pool_alloc(&pool, size), piece);
+        assert_int_equal(piece[0] | piece[size - 1], 0);
+    }
     arena_finish(&arena);
 }
 

@@ -31,6 +31,17 @@ void ghost_init(struct ghost *g,
     arena_push(arena, g->records, g->record_count, g->record_capacity, (struct record){ 0 });
 }
 
+void ghost_reserve(struct ghost *g, size_t events)
+{
+    /* every second event is an allocation */
+    g->record_capacity = g->record_count + events / 2;
+    struct record *records = arena_array(g->arena, struct record, g->record_capacity);
+
+    memcpy(records, g->records, g->record_count * sizeof *records);
+    g->records = records;
+    schedule_reserve(g->schedule, events);
+}
+
 struct tensor *ghost_fail(struct ghost *g, enum plm_status status, const char *format, ...)
 {
     if (g->halt == HALT_FAILED)

@@ -127,6 +127,9 @@ void ghost_init(struct ghost *g,
                 struct schedule *schedule,
                 const struct surroundings *around);
 
+/* ghost_reserve() - room in the schedule for the events of a run, before it begins; more may come */
+void ghost_reserve(struct ghost *g, size_t events);
+
 /* ghost_fail() - halt the run; the message is put behind the operator's name and place. Returns NULL */
 struct tensor *ghost_fail(struct ghost *g, enum plm_status status, const char *format, ...)
     PLM_PRINTF(3, 4);

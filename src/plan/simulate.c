@@ -170,6 +170,29 @@ static bool repeats(const struct replay_phase *last,
     return true;
 }
 
+/* play_mark() - the events up to the next mark; remembers the state there. False when memory ran out */
+static bool play_mark(struct simulation *sim)
+{
+    size_t mark = sim->replay.phase_count;
+
+    if (!replay_run(&sim->replay, sim->schedule.marks[mark].event + 1))
+        return false;
+    struct mark_state state = { memory_fingerprint(sim->memory),
+                                memory_stats(sim->memory)->retries };
+
+    arena_push(&sim->arena, sim->states, sim->state_count, sim->state_capacity, state);
+    return true;
+}
+
+/* play_on() - the events that were added */
+static bool play_on(struct simulation *sim)
+{
+    while (sim->replay.phase_count < sim->schedule.mark_count)
+        if (!play_mark(sim))
+            return false;
+    return replay_run(&sim->replay, sim->schedule.event_count);
+}
+
 /*
  * micro_batch_period() - play the micro-batch that was just written: in what cycle do the next ones repeat?
  *
@@ -182,7 +205,7 @@ static unsigned micro_batch_period(void *user)
     unsigned count = sim->micro_batches++;
     unsigned found = 0;
 
-    if (!replay_run(&sim->replay, sim->schedule.event_count))
+    if (!play_on(sim))
         return 1;
     uint64_t state = memory_fingerprint(sim->memory);
 
@@ -195,6 +218,40 @@ static unsigned micro_batch_period(void *user)
     return count + 1 >= MICRO_BATCHES_MOST && !found ? 1 : found;
 }
 
+/*
+ * play_again() - the same, for a step that makes the requests of the last one, which had @marks marks
+ *
+ * Once the allocator is in the state that it had at the same mark, all that follows is what followed then: the phases from
+ * there on are those of the last step, and nothing needs to be played any more. (Retries would have to be counted, so
+ * after one everything is played.)
+ */
+static bool play_again(struct simulation *sim, size_t marks)
+{
+    const struct schedule *schedule = &sim->schedule;
+    struct replay *replay = &sim->replay;
+
+    while (!sim->settled && replay->phase_count < schedule->mark_count) {
+        size_t mark = replay->phase_count;
+        const struct mark_state *before = &sim->states[mark - marks];
+
+        if (!play_mark(sim))
+            return false;
+        sim->settled = sim->states[mark].fingerprint == before->fingerprint &&
+                       sim->states[mark].retries == before->retries;
+    }
+    if (!sim->settled)
+        return replay_run(replay, schedule->event_count);
+    replay->phase_count--; /* the open one has only begun */
+    for (size_t phase = replay->phase_count; phase < schedule->mark_count; phase++) {
+        const struct replay_phase before = replay->phases[phase - marks];
+
+        arena_push(replay->arena, replay->phases, replay->phase_count, replay->phase_capacity,
+                   before);
+    }
+    replay->event = schedule->event_count;
+    return true;
+}
+
 /* play() - load and steps, each replayed as soon as it is written; ends when memory does */
 static enum plm_status play(struct simulation *sim, struct plm_error *reterr)
 {
@@ -205,10 +262,10 @@ static enum plm_status play(struct simulation *sim, struct plm_error *reterr)
 
     if (status != PLM_OK)
         return status;
-    if (!replay_run(&sim->replay, sim->schedule.event_count))
+    if (!play_on(sim))
         return PLM_OK;
     train_watch(sim->run, micro_batch_period, sim);
-    for (; sim->steps < most;) {
+    while (sim->steps < most) {
         size_t marks = sim->schedule.mark_count;
 
         sim->micro_batches = 0;
@@ -216,13 +273,15 @@ static enum plm_status play(struct simulation *sim, struct plm_error *reterr)
         if (status != PLM_OK)
             return status;
         sim->steps++;
-        if (sim->replay.out_of_memory || !replay_run(&sim->replay, sim->schedule.event_count))
+        if (sim->replay.out_of_memory ||
+            !(train_repeated(sim->run) ? play_again(sim, marks_of_step) : play_on(sim)))
             return PLM_OK;
         size_t added = sim->schedule.mark_count - marks;
         const struct replay_phase *end = sim->replay.phases + sim->replay.phase_count - 1;
 
         /* the last phase is open until the next step: the one before it is the last of this step */
-        if (asked == 0 && added == marks_of_step && repeats(end - added, end - 2 * added, added))
+        if (asked == 0 && (sim->settled || (added == marks_of_step &&
+                                            repeats(end - added, end - 2 * added, added))))
             break;
         marks_of_step = added;
     }

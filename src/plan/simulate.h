@@ -26,6 +26,11 @@ enum {
     SIMULATE_PERIOD_MOST = 8, /* cycles of micro-batches that are recognised */
 };
 
+/* struct mark_state - the allocator where a mark was played */
+struct mark_state {
+    uint64_t fingerprint, retries;
+};
+
 /* struct simulation - the values of all stages */
 struct simulation {
     struct arena arena;
@@ -44,7 +49,10 @@ struct simulation {
     struct run *run;
     struct memory *memory;
     struct replay replay;
-    unsigned steps;         /* that were run, whole or in part */
+    struct mark_state *states; /* [state_count] by mark */
+    size_t state_count, state_capacity;
+    bool settled;   /* the allocator goes through the same states in every step from now on */
+    unsigned steps; /* that were run, whole or in part */
     unsigned micro_batches; /* of the step that runs now */
     uint64_t micro_states
         [SIMULATE_PERIOD_MOST];   /* fingerprints of the allocator after the last of them */

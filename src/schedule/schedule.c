@@ -14,6 +14,12 @@ static void push(struct schedule *schedule, struct event event)
                event);
 }
 
+void schedule_reserve(struct schedule *schedule, size_t events)
+{
+    schedule->events = arena_array(schedule->arena, struct event, events);
+    schedule->event_capacity = events;
+}
+
 uint32_t schedule_alloc(struct schedule *schedule, plm_bytes bytes, uint16_t stream)
 {
     return schedule_alloc_chain(schedule, &bytes, 1, stream);

@@ -53,6 +53,9 @@ struct schedule {
     uint32_t allocation_count; /* the last number given out */
 };
 
+/* schedule_reserve() - room for @events in one piece; more may come. Room that is not used costs addresses, not memory */
+void schedule_reserve(struct schedule *schedule, size_t events);
+
 /* schedule_alloc() - append an allocation of @bytes > 0 and return its number */
 uint32_t schedule_alloc(struct schedule *schedule, plm_bytes bytes, uint16_t stream);
 

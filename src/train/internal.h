@@ -139,12 +139,14 @@ struct run {
 
     /* loop */
     struct step_extent last_step; /* where its events and allocations begin; event 0: no step yet */
+    bool repeated;                /* is the last step a copy of the one before? */
     int32_t step;
     int64_t batch_multiple;         /* micro-batches that are moved to the device at once; 0 is 1 */
     uint32_t micro;                 /* micro-batch of the step that runs now */
     unsigned (*period)(void *user); /* see train_watch(); NULL: every micro-batch is run */
     void *period_user;
     struct value *batch; /* [input_count] */
+    bool hands_over;     /* no name of the script's keeps the batch while main runs */
     struct value *kept;  /* [kept_count] of main's outputs, until the next forward returns */
     size_t kept_count;
     struct scaler scaler;

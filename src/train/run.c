@@ -5,7 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "train/wrapper.h"
+
+/* Three steps with AdamW make 20 to 25 events for each operator of the forward. */
+enum { EVENTS_OF_NODE = 25, EVENTS_RESERVED_MOST = 1 << 20 };
 
 void run_warn(struct run *run, const char *format, ...)
 {
@@ -53,6 +57,9 @@ enum plm_status train_create(const struct graph *graph,
     if (status)
         return status;
     ghost_init(&run->ghost, arena, names, schedule, around);
+    if (schedule)
+        ghost_reserve(&run->ghost,
+                      num_min((uint64_t)graph->node_count * EVENTS_OF_NODE, EVENTS_RESERVED_MOST));
     run->ghost.training = !strategy->eval;
     run->ghost.needs_gradient_of_parameters = !strategy->eval;
     run->graph = graph;
@@ -61,6 +68,7 @@ enum plm_status train_create(const struct graph *graph,
     run->owner.run = run;
     run->ghost.precision = params_dtype(run);
     run->step = -1;
+    run->hands_over = strategy->parallel.megatron > 0;
     run->batch = arena_array(arena, struct value, graph->input_count);
     run->model_call = find_model_call(graph);
     status = params_find(run, reterr);
@@ -124,12 +132,18 @@ enum plm_status train_step(struct run *run, struct plm_error *reterr)
 {
     const struct schedule *s = run->ghost.schedule;
 
-    if (!run->ghost.halt && !step_repeat(run)) {
+    run->repeated = !run->ghost.halt && step_repeat(run);
+    if (!run->ghost.halt && !run->repeated) {
         run->last_step = (struct step_extent){ s->event_count, s->allocation_count };
         step_run(run);
     }
     run->step++;
     return outcome(run, reterr);
+}
+
+bool train_repeated(const struct run *run)
+{
+    return run->repeated;
 }
 
 const struct param *train_params(const struct run *run, size_t *ret_count)

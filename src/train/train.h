@@ -60,6 +60,9 @@ void train_watch(struct run *run, unsigned (*period)(void *user), void *user);
 /* train_step() - one step of the loop, appended to the schedule with its marks */
 PLM_MUST_CHECK enum plm_status train_step(struct run *run, struct plm_error *reterr);
 
+/* train_repeated() - is the last step known to make the requests of the one before? */
+bool train_repeated(const struct run *run);
+
 const struct param *train_params(const struct run *run, size_t *ret_count);
 const struct ghost *train_ghost(const struct run *run); /* for its records */
 

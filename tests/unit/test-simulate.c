@@ -76,6 +76,47 @@ static void micro_batches_that_repeat_are_left_out(void **state)
     arena_finish(&f.arena);
 }
 
+/* assert_phases_as_played() - @sim's phases are those of its schedule, played from end to end */
+static void assert_phases_as_played(struct simulation *sim)
+{
+    struct arena arena = { 0 };
+    struct replay replay = { 0 };
+
+    replay_start(&replay, &sim->schedule, memory_new(&arena, &sim->memory_options), &arena);
+    assert_true(replay_run(&replay, sim->schedule.event_count));
+    assert_int_equal(sim->replay.phase_count, replay.phase_count);
+    /* the last phase is open */
+    assert_memory_equal(sim->replay.phases, replay.phases,
+                        (replay.phase_count - 1) * sizeof *replay.phases);
+    arena_finish(&arena);
+}
+
+static void a_settled_step_is_as_if_it_were_played(void **state)
+{
+    struct fixture f = { 0 };
+    unsigned settled = 0;
+
+    load(&f, "gpt2");
+    for (int64_t batch = 1; batch <= 6; batch++)
+        for (int64_t steps = 0; steps <= 7; steps += 7) {
+            const struct plm_strategy strategy = {
+                .batch = batch,
+                .steps = steps,
+                .accumulate = batch > 4 ? 3 : 1,
+                .precision = batch % 2 ? PLM_PRECISION_BF16 : PLM_PRECISION_AMP_BF16,
+                .optimizer = batch % 3 ? PLM_OPTIMIZER_ADAMW : PLM_OPTIMIZER_SGD_MOMENTUM,
+            };
+            struct simulation sim;
+
+            assert_int_equal(simulate(&f.subject, &strategy, 0, &sim, &f.error), PLM_OK);
+            assert_phases_as_played(&sim);
+            settled += sim.settled;
+            simulation_finish(&sim);
+        }
+    assert_true(settled > 0);
+    arena_finish(&f.arena);
+}
+
 static void assert_refused(struct fixture *f, struct plm_strategy strategy, const char *message)
 {
     struct simulation sim;
@@ -107,6 +148,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(micro_batches_that_repeat_are_left_out),
+        cmocka_unit_test(a_settled_step_is_as_if_it_were_played),
         cmocka_unit_test(numbers_that_no_run_has_are_refused),
     };
 

@@ -147,12 +147,20 @@ struct tensor *kernel_pointwise(struct ghost *g,
     for (size_t k = 0; k < operand_count; k++) {
         const struct tensor *x = operands[k];
 
-        if (!x)
+        if (!x || x == first)
             continue;
         same_sizes = same_sizes && tensor_same_sizes(x, first);
+        same_strides = same_strides && tensor_same_strides(x, first);
+    }
+    if (same_sizes && same_strides && tensor_is_contiguous(first))
+        return tensor_new(g, dtype, first->dims, first->sizes);
+    for (size_t k = 0; k < operand_count; k++) {
+        const struct tensor *x = operands[k];
+
+        if (!x)
+            continue;
         contiguous = contiguous && tensor_is_contiguous(x);
         channels_last = channels_last && x->dims == 4 && tensor_is_channels_last(x);
-        same_strides = same_strides && tensor_same_strides(x, first);
     }
     if (same_sizes && contiguous)
         return tensor_new(g, dtype, first->dims, first->sizes);

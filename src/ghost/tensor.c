@@ -268,13 +268,11 @@ bool tensor_is_contiguous(const struct tensor *x)
 {
     int64_t stride = 1;
 
-    if (tensor_numel(x) == 0)
-        return true;
     for (unsigned i = x->dims; i-- > 0;) {
         if (x->sizes[i] == 1)
             continue;
         if (x->strides[i] != stride)
-            return false;
+            return tensor_numel(x) == 0;
         stride *= x->sizes[i];
     }
     return true;

@@ -132,7 +132,10 @@ static struct tensor *register_parameter(const struct op_owner *base,
         return ghost_fail(g, PLM_E_MODEL, "an operator with parameters needs a name");
     if (dims > 0)
         memcpy(param.sizes, sizes, dims * sizeof *sizes);
-    if (run->strategy->parallel.tp > 1 && step->shard != SHARD_NONE && !step->tie)
+    param.on_device = step->op == OP_PARAMETER;
+    param.sequence = step->shard == SHARD_SEQUENCE;
+    if (run->strategy->parallel.tp > 1 && step->shard != SHARD_NONE && !param.sequence &&
+        (!step->tie || param.on_device))
         whole_of_shard(run, step->shard, &param);
     uint32_t *number = slot_of_name(run, param.name);
 
@@ -145,6 +148,7 @@ static struct tensor *register_parameter(const struct op_owner *base,
         check_same(run, &run->params[*number - 1], &param);
     if (!tied)
         run->params[*number - 1].tied_at = NULL;
+    run->params[*number - 1].tied = run->params[*number - 1].tied || tied;
     run->owned[step->node][index] = *number;
     return g->halt ? NULL : run->params[*number - 1].tensor;
 }
@@ -184,19 +188,31 @@ static int by_rank(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* rank() - the first entry of the model's order that is @name or a prefix of it at a dot */
-static size_t rank(const struct run *run, const char *name)
+/* order_by_name() - for each name its number in the model's order, counted from 1; 0 where it is not in it */
+static const uint32_t *order_by_name(const struct run *run)
 {
     const struct graph *graph = run->graph;
+    uint32_t *numbers = arena_array(run->arena, uint32_t, run->ghost.names->text_count);
 
-    for (size_t i = 0; i < graph->order_count; i++) {
-        const char *entry = names_text(graph->names, graph->order[i]);
-        size_t length = strlen(entry);
+    for (uint32_t i = (uint32_t)graph->order_count; i > 0; i--)
+        numbers[graph->order[i - 1]] = i;
+    return numbers;
+}
 
-        if (strncmp(name, entry, length) == 0 && (name[length] == '\0' || name[length] == '.'))
-            return i;
-    }
-    return graph->order_count;
+/* rank() - the first entry of the model's order that is the parameter's name or a prefix of it at a dot */
+static size_t rank(const struct run *run, const uint32_t *numbers, name_id name)
+{
+    const char *text = names_text(run->ghost.names, name);
+    size_t first = run->graph->order_count + 1;
+
+    for (const char *end = text; *end; end++)
+        if (end[1] == '.' || end[1] == '\0') {
+            name_id prefix = names_find(run->ghost.names, text, (size_t)(end + 1 - text));
+
+            if (numbers[prefix] != 0)
+                first = num_min(first, numbers[prefix]);
+        }
+    return first;
 }
 
 static void reorder(struct run *run)
@@ -208,9 +224,10 @@ static void reorder(struct run *run)
 
     if (run->graph->order_count == 0 || count == 0)
         return;
+    const uint32_t *numbers = order_by_name(run);
+
     for (size_t i = 0; i < count; i++)
-        ranked[i] =
-            (struct ranked){ rank(run, names_text(run->ghost.names, run->params[i].name)), i };
+        ranked[i] = (struct ranked){ rank(run, numbers, run->params[i].name), i };
     qsort(ranked, count, sizeof *ranked, by_rank);
     for (size_t i = 0; i < count; i++) {
         params[i] = run->params[ranked[i].number];
@@ -230,6 +247,10 @@ static void forget(struct ghost *g, struct schedule *schedule)
         tensor_drop(g->blas_workspace[i]);
         tensor_drop(g->lt_workspace[i]);
         g->blas_workspace[i] = g->lt_workspace[i] = NULL;
+    }
+    for (unsigned i = 0; i < DTYPE_COUNT; i++) {
+        tensor_drop(g->memory_buffer[i]);
+        g->memory_buffer[i] = NULL;
     }
     g->schedule = schedule;
     g->op_count = 0;

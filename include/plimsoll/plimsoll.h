@@ -125,6 +125,9 @@ struct plm_deepspeed {
     enum plm_reduced communication_dtype;
 };
 
+enum plm_recompute { PLM_RECOMPUTE_NONE, PLM_RECOMPUTE_SELECTIVE, PLM_RECOMPUTE_FULL };
+enum plm_recompute_method { PLM_RECOMPUTE_UNIFORM, PLM_RECOMPUTE_BLOCK };
+
 /* struct plm_parallel - more than one GPU; numbers of ranks, 0 where a technique is not used */
 struct plm_parallel {
     int64_t ddp;           /* DistributedDataParallel */
@@ -137,6 +140,11 @@ struct plm_parallel {
     struct plm_deepspeed deepspeed; /* with zero */
     int64_t gpus;                   /* in all; 0: the product of the others */
     int64_t tp, pp;
+    int64_t megatron; /* train as Megatron-LM does, over that many data-parallel ranks */
+    bool sequence_parallel, distributed_optimizer, overlap_grad_reduce;
+    enum plm_recompute recompute;
+    enum plm_recompute_method recompute_method;
+    int64_t recompute_layers; /* of a chunk, or of a stage; 0: 1 */
     double bucket_cap_mb;                                 /* 0: the framework's */
     bool gradient_as_bucket_view, find_unused_parameters; /* of DistributedDataParallel */
     enum plm_reshard reshard;

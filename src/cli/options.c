@@ -88,7 +88,6 @@ static const struct {
     { "gradient-accumulation-steps", "accumulate" },
     { "gradient-checkpointing", "checkpoint" },
     { "activation-checkpointing", "checkpoint" },
-    { "recompute", "checkpoint" },
     { "max-grad-norm", "clip-grad-norm" },
     { "optim", "optimizer" },
     { "headroom", "margin" },

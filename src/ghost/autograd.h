@@ -71,6 +71,8 @@ struct node {
     uint32_t selected;            /* the pass that may run it, when only some nodes are run */
     uint64_t sequence;            /* UINT64_MAX for AccumulateGrad */
     uint16_t stream;              /* on which it was made, and on which it will run */
+    bool
+        python; /* a torch.autograd.Function: its gradients go when it returns, before what it made is cast */
     struct node *next_dead;
     struct tensor *leaf; /* AccumulateGrad: the parameter, which a graph so keeps alive; owned */
     struct hook *hooks;  /* first registered first */

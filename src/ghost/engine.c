@@ -212,6 +212,10 @@ static void run_node(struct task *task, struct node *n)
         hook->call(hook->context, grads[hook->output_nr]);
     if (any)
         n->backward->apply(g, n, grads, ret);
+    for (uint32_t i = 0; n->python && i < n->output_count; i++) {
+        tensor_drop(grads[i]);
+        grads[i] = NULL;
+    }
     for (uint32_t i = 0; i < n->edge_count; i++)
         if (ret[i])
             ret[i] = validated(ret[i], node_input(n, i));

@@ -233,7 +233,7 @@ static void dump_what(const struct names *names,
         buf_printf(buf, "%s %s", kind == STEP_CALL ? "call" : "inline", names_text(names, block));
         break;
     case STEP_SCOPE:
-        buf_printf(buf, "scope %s", scope == SCOPE_NO_GRAD ? "no_grad" : "autocast_off");
+        buf_printf(buf, "scope %s", scope_names[scope]);
         break;
     case STEP_DROP:
         buf_text(buf, "del");

@@ -15,6 +15,12 @@
 #include "base/units.h"
 #include "model/internal.h"
 
+const char *const scope_names[SCOPE_COUNT] = {
+    [SCOPE_NO_GRAD] = "no_grad",
+    [SCOPE_ENABLE_GRAD] = "enable_grad",
+    [SCOPE_AUTOCAST_OFF] = "autocast_off",
+};
+
 enum { BOTH_MODES = STEP_WHEN_NO_GRAD | STEP_WHEN_GRAD, PATH_MAX_LENGTH = 480 };
 
 struct builder {
@@ -300,6 +306,8 @@ static enum plm_status build_scope(struct builder *b,
 
     if (node->scope == SCOPE_NO_GRAD)
         place.modes = STEP_WHEN_NO_GRAD;
+    if (node->scope == SCOPE_ENABLE_GRAD)
+        place.modes = STEP_WHEN_GRAD;
     body->name = f->block->name;
     body->slot_names = f->block->slot_names;
     step->body = body;

@@ -20,7 +20,8 @@ enum step_kind {
     STEP_DROP,   /* only the @drop list: `{del: [a, b]}` */
 };
 
-enum step_scope { SCOPE_NO_GRAD, SCOPE_AUTOCAST_OFF };
+enum step_scope { SCOPE_NO_GRAD, SCOPE_ENABLE_GRAD, SCOPE_AUTOCAST_OFF, SCOPE_COUNT };
+extern const char *const scope_names[SCOPE_COUNT]; /* "no_grad" */
 
 enum { GRAPH_NO_SLOT = UINT32_MAX };
 

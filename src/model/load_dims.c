@@ -20,6 +20,8 @@ static const char *const run_names[MODEL_RUN_COUNT] = {
     [MODEL_AUTOCAST] = "autocast",
     [MODEL_HALF] = "half",
     [MODEL_TP] = "tp",
+    [MODEL_SEQUENCE_PARALLEL] = "sequence_parallel",
+    [MODEL_RECOMPUTE_SELECTIVE] = "recompute_selective",
     [MODEL_PYTORCH] = "pytorch",
     [MODEL_GRAD_ENABLED] = "grad_enabled",
 };

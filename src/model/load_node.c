@@ -27,9 +27,9 @@ static const struct node_key {
     { on, { key, DECODE_##type, false, offsetof(struct node_fields, field), help } },
     KEY(ON_OP, "op", op, SCALAR, "an operator") KEY(
         ON_CALL, "call", call, SCALAR, "a block, as a module: its arguments live until it returns")
-        KEY(ON_INLINE, "inline", inlined, SCALAR, "a block, as a plain function")
-            KEY(ON_SCOPE, "scope", scope, SCALAR, "no_grad or autocast_off, for 'nodes'") KEY(
-                ON_ALL, "del", del, ANY, "names that are dropped after the node")
+        KEY(ON_INLINE, "inline", inlined, SCALAR, "a block, as a plain function") KEY(
+            ON_SCOPE, "scope", scope, SCALAR, "no_grad, enable_grad or autocast_off, for 'nodes'")
+            KEY(ON_ALL, "del", del, ANY, "names that are dropped after the node")
                 KEY(ON_RUN, "as", as, ANY, "names for the results; '_' drops one at once") KEY(
                     ON_RUN, "in", in, ANY, "names of the inputs, or none")
                     KEY(ON_RUN, "name", name, SCALAR, "component of the module path") KEY(
@@ -444,9 +444,6 @@ static enum plm_status load_op(struct node_loader *n)
 
 static enum plm_status load_scope(struct node_loader *n)
 {
-    static const char *const names[] = {
-        [SCOPE_NO_GRAD] = "no_grad", [SCOPE_AUTOCAST_OFF] = "autocast_off"
-    };
     struct model_block *body = arena_new(n->load->arena, struct model_block);
     struct block_loader *b = n->block;
 
@@ -455,12 +452,12 @@ static enum plm_status load_scope(struct node_loader *n)
     if (b->depth == SCOPE_DEPTH_MAX)
         return plm_fail_at(n->load->reterr, PLM_E_RANGE, n->yaml->at,
                            "more than %d scopes inside each other", SCOPE_DEPTH_MAX);
-    for (n->node->scope = 0; n->node->scope < 2; n->node->scope++)
-        if (is_word(n->fields.scope, names[n->node->scope]))
+    for (n->node->scope = 0; n->node->scope < SCOPE_COUNT; n->node->scope++)
+        if (is_word(n->fields.scope, scope_names[n->node->scope]))
             break;
-    if (n->node->scope == 2)
+    if (n->node->scope == SCOPE_COUNT)
         return decode_fail_unknown(n->fields.scope->at, "unknown scope", n->fields.scope->text,
-                                   names, 2, n->load->reterr);
+                                   scope_names, SCOPE_COUNT, n->load->reterr);
     *body = (struct model_block){ .name = b->block->name, .at = n->yaml->at };
     b->depth++;
     enum plm_status status = load_nodes(b, n->fields.nodes, &body->node_count, &body->nodes);
@@ -504,13 +501,17 @@ static enum plm_status load_shard(struct node_loader *n,
                                   const struct yaml_node *yaml,
                                   enum shard *ret)
 {
-    if (is_word(yaml, "column"))
-        *ret = SHARD_COLUMN;
+    if (is_word(yaml, "column") || is_word(yaml, "vocabulary"))
+        *ret = SHARD_COLUMN; /* either way the first dimension of the weight */
     else if (is_word(yaml, "row"))
         *ret = SHARD_ROW;
+    else if (is_word(yaml, "sequence"))
+        *ret = SHARD_SEQUENCE;
     else
         return plm_fail_at(n->load->reterr, PLM_E_SYNTAX, yaml->at,
-                           "tensor_parallel: column or row was expected, not '%.40s'", yaml->text);
+                           "tensor_parallel: column, row, vocabulary or sequence was expected, not "
+                           "'%.40s'",
+                           yaml->text);
     return PLM_OK;
 }
 

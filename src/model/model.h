@@ -28,6 +28,8 @@ enum {
     MODEL_AUTOCAST,
     MODEL_HALF,
     MODEL_TP,
+    MODEL_SEQUENCE_PARALLEL,
+    MODEL_RECOMPUTE_SELECTIVE,
     MODEL_PYTORCH,
     MODEL_GRAD_ENABLED,
     MODEL_RUN_COUNT
@@ -210,10 +212,12 @@ struct graph_settings {
     int64_t batch, seq; /* 0: the model's default */
     bool training;
     bool checkpointing;
-    bool autocast;     /* the forward runs under autocast */
-    bool half;         /* parameters are float16 */
-    int64_t tp;        /* ranks of tensor parallelism; 0 is 1 */
-    int64_t pytorch;   /* 100 times the major version and the minor; 0: newer than all */
+    bool autocast;            /* the forward runs under autocast */
+    bool half;                /* parameters are float16 */
+    int64_t tp;               /* ranks of tensor parallelism; 0 is 1 */
+    bool sequence_parallel;   /* Megatron's */
+    bool recompute_selective; /* Megatron's: attention alone is recomputed */
+    int64_t pytorch;          /* 100 times the major version and the minor; 0: newer than all */
     bool reads_zero;   /* the instrument's device: the host reads zero where a GPU computes */
     uint32_t step_max; /* 0: GRAPH_STEPS_MAX */
 };

@@ -121,6 +121,8 @@ enum plm_status model_globals(const struct model *model,
     values[MODEL_AUTOCAST] = truth(settings->autocast);
     values[MODEL_HALF] = truth(settings->half);
     values[MODEL_TP] = integer(settings->tp ? settings->tp : 1);
+    values[MODEL_SEQUENCE_PARALLEL] = truth(settings->sequence_parallel);
+    values[MODEL_RECOMPUTE_SELECTIVE] = truth(settings->recompute_selective);
     values[MODEL_PYTORCH] = integer(settings->pytorch ? settings->pytorch : GRAPH_PYTORCH_NEWEST);
     values[MODEL_GRAD_ENABLED] = truth(false); /* decided node by node, see graph.c */
     for (size_t i = 0; i < model->option_count; i++)

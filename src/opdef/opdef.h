@@ -42,8 +42,12 @@ enum attr_type {
     ATTR_NAME,
 };
 
-/* enum shard - how tensor parallelism splits a linear layer: its output features, or its input features */
-enum shard { SHARD_NONE, SHARD_COLUMN, SHARD_ROW };
+/*
+ * enum shard - how tensor parallelism splits a linear layer: its output features, or its input features
+ *
+ * SHARD_SEQUENCE is not split; under sequence parallelism each rank has the gradient of its part of the sequence.
+ */
+enum shard { SHARD_NONE, SHARD_COLUMN, SHARD_ROW, SHARD_SEQUENCE };
 
 enum cast_policy { CAST_KEEP, CAST_LOWER, CAST_FP32, CAST_SET, CAST_WIDEST };
 

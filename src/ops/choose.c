@@ -222,5 +222,10 @@ void op_masked_fill(struct ghost *g, const struct op_args *args, struct tensor *
     struct node *n = node_new(g, &fill_backward, &x, 1, 1, 0);
 
     node_save(n, 0, mask);
-    ret[0] = node_attach(n, fill(g, x, mask));
+    if (!op_int(args, KEY_INPLACE))
+        ret[0] = node_attach(n, fill(g, x, mask));
+    else if (pointwise_may_overwrite(x, n))
+        ret[0] = pointwise_overwrite(x, n);
+    else
+        node_drop(n);
 }

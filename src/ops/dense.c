@@ -235,6 +235,17 @@ struct tensor *dense_bmm(struct tensor *a, struct tensor *b)
     return node_attach(n, batch_product(a, b));
 }
 
+/* multiplied() - maybe_multiply(x, alpha): a product of its own unless alpha is 1; takes @x over */
+static struct tensor *multiplied(struct tensor *x, bool scales)
+{
+    if (!x || !scales)
+        return x;
+    struct tensor *product = tensor_like(x->ghost, x, x->dtype);
+
+    tensor_drop(x);
+    return product;
+}
+
 static void baddbmm_apply(struct ghost *g,
                           struct node *n,
                           struct tensor *const *grads,
@@ -244,22 +255,25 @@ static void baddbmm_apply(struct ghost *g,
     TENSOR_AUTO *b = node_saved(n, 1);
 
     if (node_needs(n, 1))
-        ret[1] = bmm_left_gradient(grads[0], b);
+        ret[1] = multiplied(bmm_left_gradient(grads[0], b), n->numbers[0]);
     if (node_needs(n, 2))
-        ret[2] = bmm_right_gradient(grads[0], a);
+        ret[2] = multiplied(bmm_right_gradient(grads[0], a), n->numbers[0]);
     if (node_needs(n, 0))
         ret[0] = tensor_ref(grads[0]);
 }
 
 static const struct backward baddbmm_backward = { "BaddbmmBackward0", baddbmm_apply };
 
-static struct tensor *baddbmm(struct tensor *bias, struct tensor *a, struct tensor *b)
+/* numbers: [0] is alpha other than 1? */
+static struct tensor *baddbmm(struct tensor *bias, struct tensor *a, struct tensor *b, bool scales)
 {
     if (!bias || !a || !b || !check_batches(a->ghost, a, b))
         return NULL;
     struct node *n =
-        node_new(a->ghost, &baddbmm_backward, (struct tensor *[]){ bias, a, b }, 3, 2, 0);
+        node_new(a->ghost, &baddbmm_backward, (struct tensor *[]){ bias, a, b }, 3, 2, 1);
 
+    if (n)
+        n->numbers[0] = scales;
     if (node_needs(n, 2))
         node_save(n, 0, a);
     if (node_needs(n, 1))
@@ -354,5 +368,7 @@ void op_bmm(struct ghost *g, const struct op_args *args, struct tensor **ret)
 
 void op_baddbmm(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
-    ret[0] = baddbmm(args->in[0], args->in[1], args->in[2]);
+    const struct attr *alpha = op_attr(args, KEY_SCALE);
+
+    ret[0] = baddbmm(args->in[0], args->in[1], args->in[2], alpha && alpha->value.real != 1);
 }

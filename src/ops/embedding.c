@@ -6,6 +6,7 @@
  * cut into segments of equal indices and those into partial segments of 10, which are summed in float32:
  * partial segments <= n / 10 + min(n, rows).
  */
+#include "ops/embedding.h"
 #include "base/num.h"
 #include "ghost/kernels.h"
 #include "ops/layout.h"
@@ -117,11 +118,28 @@ static void embedding_apply(struct ghost *g,
 
 static const struct backward embedding_backward = { "EmbeddingBackward0", embedding_apply };
 
+struct tensor *embedding_rows(struct tensor *weight, struct tensor *indices)
+{
+    struct ghost *g = weight->ghost;
+    struct node *n = node_new(g, &embedding_backward, &weight, 1, 1, 0);
+    int64_t sizes[TENSOR_DIMS];
+
+    node_save(n, 0, indices);
+    /* index_select(0, indices.reshape(-1)).view(…) */
+    TENSOR_AUTO *flat = indices->dims == 1 || layout_merges(indices, 0)
+                            ? tensor_ref(indices)
+                            : scratch_copy(indices, false);
+
+    for (unsigned i = 0; i < indices->dims; i++)
+        sizes[i] = indices->sizes[i];
+    sizes[indices->dims] = weight->sizes[1];
+    return node_attach(n, tensor_new(g, weight->dtype, indices->dims + 1, sizes));
+}
+
 void op_embedding(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     struct tensor *indices = args->in[0];
     int64_t table[] = { op_int(args, KEY_NUM), op_int(args, KEY_FEATURES) };
-    int64_t sizes[TENSOR_DIMS];
 
     if (!indices || g->halt)
         return;
@@ -144,16 +162,5 @@ void op_embedding(struct ghost *g, const struct op_args *args, struct tensor **r
 
     if (!weight || g->halt)
         return;
-    struct node *n = node_new(g, &embedding_backward, &weight, 1, 1, 0);
-
-    node_save(n, 0, indices);
-    /* index_select(0, indices.reshape(-1)).view(…) */
-    TENSOR_AUTO *flat = indices->dims == 1 || layout_merges(indices, 0)
-                            ? tensor_ref(indices)
-                            : scratch_copy(indices, false);
-
-    for (unsigned i = 0; i < indices->dims; i++)
-        sizes[i] = indices->sizes[i];
-    sizes[indices->dims] = table[1];
-    ret[0] = node_attach(n, tensor_new(g, weight->dtype, indices->dims + 1, sizes));
+    ret[0] = embedding_rows(weight, indices);
 }

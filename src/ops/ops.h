@@ -18,6 +18,8 @@ struct op_args {
     const struct op_owner *owner;
     enum shard shard; /* how tensor parallelism splits its weight, over @ranks */
     int64_t ranks;
+    bool
+        sequence_parallel; /* Megatron's: between split layers each rank has a part of the sequence */
 };
 
 /* struct op_owner - who gives an operator its parameters */

@@ -77,6 +77,35 @@ static struct tensor *softmax(struct tensor *x,
     return node_attach(n, y);
 }
 
+/* scaled_upper_triang_masked_softmax_cuda.cu of Apex: the backward overwrites the gradient that it is given */
+static void scaled_masked_softmax_apply(struct ghost *g,
+                                        struct node *n,
+                                        struct tensor *const *grads,
+                                        struct tensor **ret)
+{
+    TENSOR_AUTO *result = node_saved(n, 0);
+
+    if (result)
+        ret[0] = kernel_contiguous(grads[0]);
+}
+
+static const struct backward scaled_masked_softmax_backward = {
+    "ScaledUpperTriangMaskedSoftmaxBackward", scaled_masked_softmax_apply
+};
+
+void op_scaled_masked_softmax(struct ghost *g, const struct op_args *args, struct tensor **ret)
+{
+    struct tensor *x = args->in[0];
+
+    if (!x)
+        return;
+    struct node *n = node_new(g, &scaled_masked_softmax_backward, &x, 1, 1, 0);
+    struct tensor *y = tensor_new(g, x->dtype, x->dims, x->sizes);
+
+    node_save_output(n, 0, y);
+    ret[0] = node_attach(n, y);
+}
+
 struct tensor *pointwise_softmax(struct tensor *x, int64_t dim, enum dtype dtype)
 {
     return softmax(x, &softmax_backward, dim, dtype);

@@ -116,6 +116,25 @@ static void add_fsdp(struct items *items, const struct plm_parallel *p)
         add_bool(items, "fsdp_forward_prefetch", true);
 }
 
+static void add_megatron(struct items *items, const struct plm_parallel *p)
+{
+    add_used(items, "megatron", p->megatron);
+    if (p->sequence_parallel)
+        add_bool(items, "sequence_parallel", true);
+    if (p->distributed_optimizer)
+        add_bool(items, "distributed_optimizer", true);
+    if (p->overlap_grad_reduce)
+        add_bool(items, "overlap_grad_reduce", true);
+    if (p->recompute == PLM_RECOMPUTE_NONE)
+        return;
+    add_text(items, "recompute", words_recompute.items[p->recompute], false);
+    if (p->recompute == PLM_RECOMPUTE_FULL) {
+        add_text(items, "recompute_method", words_recompute_method.items[p->recompute_method],
+                 false);
+        add_count(items, "recompute_layers", p->recompute_layers ? p->recompute_layers : 1, false);
+    }
+}
+
 /* add_parallel() - what is used of it, and nothing else */
 static void add_parallel(struct items *items,
                          const struct plm_parallel *p,
@@ -134,6 +153,7 @@ static void add_parallel(struct items *items,
     add_fsdp(items, p);
     add_used(items, "zero", p->zero);
     add_used(items, "tp", p->tp);
+    add_megatron(items, p);
     add_pipeline(items, p, plan);
 }
 

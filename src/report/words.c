@@ -65,6 +65,15 @@ WORDS(words_reshard,
       [PLM_RESHARD_TRUE] = "true",
       [PLM_RESHARD_FALSE] = "false");
 
+WORDS(words_recompute,
+      [PLM_RECOMPUTE_NONE] = "none",
+      [PLM_RECOMPUTE_SELECTIVE] = "selective",
+      [PLM_RECOMPUTE_FULL] = "full");
+
+WORDS(words_recompute_method,
+      [PLM_RECOMPUTE_UNIFORM] = "uniform",
+      [PLM_RECOMPUTE_BLOCK] = "block");
+
 WORDS(words_workspace,
       [PLM_WORKSPACE_AUTO] = "auto",
       [PLM_WORKSPACE_NONE] = "none");

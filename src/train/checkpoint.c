@@ -248,7 +248,8 @@ void region_run(struct run *run, const struct region *region, struct value *fram
     size_t size = (region->out_count + 1) * sizeof(struct value);
     struct value *ret = pool_alloc(&g->pool, size);
 
-    if (run->strategy->checkpoint_reentrant)
+    if (run->strategy->checkpoint_reentrant ||
+        run->strategy->parallel.recompute != PLM_RECOMPUTE_NONE)
         run_reentrant(run, call, ret);
     else
         run_holding(run, call, ret);

@@ -121,6 +121,8 @@ static void run_operator(struct run *run, const struct graph_step *step, struct 
         .owner = &run->owner.base,
         .shard = run->strategy->parallel.tp > 1 ? step->shard : SHARD_NONE,
         .ranks = run->strategy->parallel.tp,
+        .sequence_parallel =
+            run->strategy->parallel.tp > 1 && run->strategy->parallel.sequence_parallel,
     };
 
     op_call(g, &args, run->outputs);
@@ -214,8 +216,13 @@ static void run_scope(struct run *run, const struct graph_step *step, struct val
     case SCOPE_NO_GRAD:
         g->grad_enabled = false;
         break;
+    case SCOPE_ENABLE_GRAD:
+        g->grad_enabled = true;
+        break;
     case SCOPE_AUTOCAST_OFF:
         g->autocast.enabled = false;
+        break;
+    case SCOPE_COUNT:
         break;
     }
     execute_steps(run, step->body->steps, step->body->step_count, frame);
@@ -286,8 +293,11 @@ void execute_main(struct run *run, struct value *ret)
     uint32_t count = (uint32_t)run->graph->input_count;
     struct value *args = count ? pool_alloc(&g->pool, count * sizeof *args) : NULL;
 
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         args[i] = value_ref(run->batch[i]);
+        if (run->hands_over)
+            value_set(&run->ghost, &run->batch[i], (struct value){ 0 });
+    }
     run_body(run, body, args, count, ret);
     if (args)
         pool_free(&g->pool, args, count * sizeof *args);

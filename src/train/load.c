@@ -116,12 +116,63 @@ static void to_device(struct run *run, size_t i)
 {
     struct param *p = &run->params[i];
 
-    if (p->elsewhere)
+    if (p->elsewhere || p->tensor)
         return;
 
     run->leaves[i].rank = run->loaded_count++;
     set_place(run, i);
     p->tensor = tensor_new(&run->ghost, p->dtype, p->dims, p->sizes);
+}
+
+/*
+ * Megatron makes its own layers' parameters on the device, in their type and this rank's part alone (layers.py). Modules of
+ * torch.nn are made on the host in float32, moved as they are, and cast after that (Float16Module).
+ */
+static void make_on_device(struct run *run, size_t i)
+{
+    struct param *p = &run->params[i];
+    int64_t sizes[8];
+
+    if (p->elsewhere || !p->on_device)
+        return;
+    memcpy(sizes, p->sizes, sizeof sizes);
+    if (p->shard != SHARD_NONE)
+        sizes[p->shard == SHARD_ROW] /= run->strategy->parallel.tp;
+    run->leaves[i].rank = run->loaded_count++;
+    set_place(run, i);
+    p->tensor = tensor_new(&run->ghost, p->dtype, p->dims, sizes);
+}
+
+static void to_device_float32(struct run *run, size_t i)
+{
+    struct param *p = &run->params[i];
+    enum dtype dtype = p->dtype;
+
+    if (dtype_defs[dtype].floating)
+        p->dtype = DTYPE_FLOAT32;
+    to_device(run, i);
+    p->dtype = dtype;
+}
+
+static void to_float16(struct run *run, size_t i)
+{
+    struct param *p = &run->params[i];
+
+    if (!p->tensor || p->tensor->dtype == p->dtype)
+        return;
+    set_place(run, i);
+    struct tensor *cast = tensor_new(&run->ghost, p->dtype, p->dims, p->tensor->sizes);
+
+    tensor_drop(p->tensor);
+    p->tensor = cast;
+}
+
+static void load_megatron(struct run *run, const struct module *root)
+{
+    for (size_t i = 0; i < run->param_count; i++)
+        make_on_device(run, i);
+    apply(run, root, to_device_float32);
+    apply(run, root, to_float16);
 }
 
 struct tensor *channels_last_copy(struct ghost *g, struct tensor *x)
@@ -181,7 +232,10 @@ enum plm_status params_load(struct run *run, struct plm_error *reterr)
 
     if (status)
         return status;
-    apply(run, root, to_device);
+    if (run->strategy->parallel.megatron > 0)
+        load_megatron(run, root);
+    else
+        apply(run, root, to_device);
     if (run->strategy->channels_last)
         apply(run, root, to_channels_last);
     run->trained = arena_array(run->arena, struct leaf *, run->param_count);

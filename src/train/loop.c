@@ -77,7 +77,7 @@ void batch_make(struct run *run)
     run->ghost.op = OP_COUNT;
     run->ghost.path = 0;
     map_batch(run, to_device);
-    if (params_cast_dtype(run) != DTYPE_COUNT)
+    if (params_cast_dtype(run) != DTYPE_COUNT && !run->hands_over)
         map_batch(run, to_precision);
     if (run->strategy->channels_last)
         map_batch(run, to_channels_last);
@@ -234,6 +234,11 @@ static uint32_t repeated_micro_batches(struct run *run, uint32_t micro)
 void step_run(struct run *run)
 {
     const struct plm_strategy *s = run->strategy;
+
+    if (run->wrapper && run->wrapper->step) {
+        run->wrapper->step(run);
+        return;
+    }
     uint32_t out_count = run->graph->main->out_count;
     size_t size = (out_count + 1) * sizeof(struct value);
     struct value *ret = pool_alloc(&run->ghost.pool, size);

@@ -22,7 +22,7 @@ struct mesh_place mesh_sizes(const struct plm_parallel *p)
     int64_t model = sizes.pipeline * sizes.tensor;
 
     sizes.data = at_least_1(larger(p->ddp, larger(p->fsdp, p->fsdp1)));
-    sizes.data = larger(sizes.data, p->zero_optimizer);
+    sizes.data = larger(sizes.data, larger(p->zero_optimizer, p->megatron));
     if (p->hsdp_shard > 0)
         sizes.data = larger(sizes.data, p->hsdp_shard * at_least_1(p->hsdp_replicate));
     sizes.data = larger(sizes.data, p->gpus / model); /* all there is of DeepSpeed's */
@@ -50,6 +50,7 @@ static enum plm_status check_sizes(const struct plm_parallel *p, struct plm_erro
         { "hsdp", p->hsdp_replicate },
         { "hsdp", p->hsdp_shard },
         { "zero-redundancy", p->zero_optimizer },
+        { "megatron", p->megatron },
         { "gpus", p->gpus },
         { "tp", p->tp },
         { "pp", p->pp },
@@ -84,6 +85,14 @@ static enum plm_status check_options(const struct plm_parallel *p, struct plm_er
         { "fsdp-cpu-offload", p->cpu_offload, sharded, "--fsdp N" },
         { "fsdp-no-sync", p->fsdp_no_sync, sharded, "--fsdp N" },
         { "fsdp-forward-prefetch", p->fsdp_forward_prefetch, fsdp1, "--fsdp1 N" },
+        { "sequence-parallel", p->sequence_parallel, p->megatron > 0, "--megatron N" },
+        { "distributed-optimizer", p->distributed_optimizer, p->megatron > 0, "--megatron N" },
+        { "overlap-grad-reduce", p->overlap_grad_reduce, p->megatron > 0, "--megatron N" },
+        { "recompute", p->recompute != PLM_RECOMPUTE_NONE, p->megatron > 0, "--megatron N" },
+        { "recompute-layers", p->recompute_layers > 0, p->recompute == PLM_RECOMPUTE_FULL,
+          "--recompute full" },
+        { "recompute-method", p->recompute_method != PLM_RECOMPUTE_UNIFORM,
+          p->recompute == PLM_RECOMPUTE_FULL, "--recompute full" },
     };
 
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)

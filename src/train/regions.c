@@ -13,7 +13,11 @@
 /* struct cutter - one walk over the graph */
 struct cutter {
     struct run *run;
-    bool *listed;        /* [place_count + 1], of blocks=… */
+    enum plm_checkpoint how;
+    int64_t size; /* N of every=N and group=N */
+    bool *listed; /* [place_count + 1], of blocks=… */
+    int64_t
+        first; /* of Megatron's block method: layers of this stage that are still to be cut; -1: no such method */
     uint32_t slot_count; /* of the frame around the steps that are looked at */
 };
 
@@ -102,10 +106,13 @@ static uint32_t run_length(const struct graph_step *steps, size_t count)
 /* cut_run() - @length consecutive places, the first at @steps */
 static void cut_run(struct cutter *c, const struct graph_step *steps, uint32_t length)
 {
-    const struct plm_strategy *s = c->run->strategy;
     uint32_t size = 1;
 
-    switch (s->checkpoint) {
+    for (uint32_t i = 0; i < length && c->first > 0; i++, c->first--)
+        cut(c, &steps[i], 1);
+    if (c->first >= 0)
+        return;
+    switch (c->how) {
     case PLM_CHECKPOINT_NONE:
     case PLM_CHECKPOINT_AUTO:
         return;
@@ -113,7 +120,7 @@ static void cut_run(struct cutter *c, const struct graph_step *steps, uint32_t l
         break;
     case PLM_CHECKPOINT_EVERY:
         for (uint32_t i = 0; i < length; i++)
-            if (steps[i].place % s->checkpoint_count == 0)
+            if (steps[i].place % c->size == 0)
                 cut(c, &steps[i], 1);
         return;
     case PLM_CHECKPOINT_BLOCKS:
@@ -122,7 +129,7 @@ static void cut_run(struct cutter *c, const struct graph_step *steps, uint32_t l
                 cut(c, &steps[i], 1);
         return;
     case PLM_CHECKPOINT_GROUP:
-        size = s->checkpoint_count < length ? (uint32_t)s->checkpoint_count : length;
+        size = c->size < length ? (uint32_t)c->size : length;
         break;
     case PLM_CHECKPOINT_SQRT:
         size = root(length);
@@ -211,19 +218,44 @@ static enum plm_status check_words(const struct run *run, struct plm_error *rete
     return PLM_OK;
 }
 
+/* choose() - the strategy's words; Megatron's: attention or chunks of layers, or the first layers of a stage alone */
+static void choose(struct cutter *c)
+{
+    const struct plm_strategy *s = c->run->strategy;
+    const struct plm_parallel *p = &s->parallel;
+    int64_t layers = p->recompute_layers > 0 ? p->recompute_layers : 1;
+
+    c->how = s->checkpoint;
+    c->size = s->checkpoint_count;
+    switch (p->recompute) {
+    case PLM_RECOMPUTE_NONE:
+        return;
+    case PLM_RECOMPUTE_SELECTIVE:
+        c->how = PLM_CHECKPOINT_FULL;
+        return;
+    case PLM_RECOMPUTE_FULL:
+        c->how = PLM_CHECKPOINT_GROUP;
+        c->size = layers;
+        if (p->recompute_method == PLM_RECOMPUTE_BLOCK)
+            c->first = layers;
+        return;
+    }
+}
+
 enum plm_status regions_build(struct run *run, struct plm_error *reterr)
 {
-    struct cutter c = { .run = run };
+    struct cutter c = { .run = run, .first = -1 };
     const struct graph *graph = run->graph;
     enum plm_status status = check_words(run, reterr);
 
-    if (status || run->strategy->checkpoint == PLM_CHECKPOINT_NONE)
+    choose(&c);
+    if (status || c.how == PLM_CHECKPOINT_NONE)
         return status;
     if (graph->place_count == 0) {
         run_warn(run, "checkpoint: the model has no place where it may cut; nothing is recomputed");
         return PLM_OK;
     }
-    if (run->strategy->checkpoint == PLM_CHECKPOINT_BLOCKS)
+    if (c.how == PLM_CHECKPOINT_BLOCKS)
         status = read_blocks(&c, reterr);
     if (status)
         return status;
@@ -233,6 +265,7 @@ enum plm_status regions_build(struct run *run, struct plm_error *reterr)
     for (int32_t i = 0; run->pipeline && i < run->pipeline->shape.local; i++) {
         const struct graph_body *stage = run->pipeline->stages[i].call.body;
 
+        choose(&c);
         cut_body(&c, stage, stage->slot_count);
     }
     return PLM_OK;

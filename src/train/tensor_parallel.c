@@ -15,8 +15,13 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
     const struct plm_parallel *p = &run->strategy->parallel;
     bool any = false;
 
-    for (size_t i = 0; i < run->param_count; i++)
+    for (size_t i = 0; i < run->param_count; i++) {
         any = any || run->params[i].shard != SHARD_NONE;
+        if (run->params[i].shard != SHARD_NONE && run->params[i].on_device)
+            return plm_fail(reterr, PLM_E_USAGE,
+                            "tp: this model's layers are split as Megatron does; say over how many "
+                            "replicas it trains, with --megatron N");
+    }
     if (p->tp > 1 && !any)
         return plm_fail(reterr, PLM_E_USAGE,
                         "tp: the model marks no linear layer with 'tensor_parallel'");

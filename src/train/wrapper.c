@@ -28,7 +28,8 @@ static bool asks(const struct plm_strategy *strategy, const struct row *row)
 /* composes() - does @outer, which was found first, wrap what @inner has wrapped? */
 static bool composes(const struct wrapper *outer, const struct wrapper *inner)
 {
-    return outer == &wrapper_fsdp && inner == &wrapper_tensor_parallel;
+    return (outer == &wrapper_fsdp || outer == &wrapper_megatron) &&
+           inner == &wrapper_tensor_parallel;
 }
 
 enum plm_status wrapper_choose(const struct plm_strategy *strategy,

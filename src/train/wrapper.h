@@ -34,10 +34,11 @@ struct wrapper {
     void (*before_backward)(struct run *run,
                             uint32_t micro); /* of the whole loss; `no_sync` is decided here */
     void (*after_backward)(struct run *run, uint32_t micro);
+    void (*step)(struct run *run); /* in place of the training script's whole step */
     void (*backward)(struct run *run, struct tensor *loss); /* in place of loss.backward() */
     void (*optimize)(
-        struct run *run); /* in place of clipping, the optimizer's step and zero_grad() */
-    void (*clip)(struct run *run);           /* in place of torch.nn.utils.clip_grad_norm_() */
+        struct run *run);          /* in place of clipping, the optimizer's step and zero_grad() */
+    void (*clip)(struct run *run); /* in place of torch.nn.utils.clip_grad_norm_() */
     void (*after_schedule)(struct run *run); /* of a pipeline: all of its backwards are over */
     void (*before_step)(struct run *run);    /* before clipping and the optimizer */
     void (*after_step)(struct run *run);

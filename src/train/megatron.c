@@ -1,0 +1,89 @@
+/*
+ * train/megatron.c - what Megatron-LM is run with, and its place among the wrappers
+ *
+ * The model's layers are Megatron's where the model file is made of them (`op: parallel_linear` and its like); any other model
+ * trains with the same buffers and optimizer, as long as nothing of it is to be split.
+ */
+#include "train/megatron.h"
+
+static enum plm_status refuse(const char *option, const char *reason, struct plm_error *reterr)
+{
+    return plm_fail(reterr, PLM_E_USAGE, "%s: %s", option, reason);
+}
+
+/* check_script() - what Megatron's training loop leaves no room for */
+static enum plm_status check_script(const struct plm_strategy *s, struct plm_error *reterr)
+{
+    if (s->eval)
+        return refuse("megatron", "only training is modelled, not --eval", reterr);
+    if (s->precision == PLM_PRECISION_AMP_BF16 || s->precision == PLM_PRECISION_AMP_FP16)
+        return refuse("megatron",
+                      "no autocast: --precision bf16 and fp16 have float32 copies in the optimizer",
+                      reterr);
+    if (s->frozen)
+        return refuse("megatron", "--frozen is not modelled", reterr);
+    if (s->zero_grad != PLM_ZERO_GRAD_SET_TO_NONE || s->zero_grad_at != PLM_ZERO_GRAD_AT_END)
+        return refuse("megatron", "gradients are zeroed in their buffer, where a step begins",
+                      reterr);
+    if (s->keep_outputs || s->channels_last)
+        return refuse("megatron", "its script has no --keep-outputs and no --channels-last",
+                      reterr);
+    if (s->optimizer != PLM_OPTIMIZER_ADAMW && s->optimizer != PLM_OPTIMIZER_ADAM &&
+        s->optimizer != PLM_OPTIMIZER_SGD && s->optimizer != PLM_OPTIMIZER_SGD_MOMENTUM)
+        return refuse("megatron", "its optimizers are adam, adamw, sgd and sgd-momentum", reterr);
+    return PLM_OK;
+}
+
+/* check_model() - are the layers that --tp splits Megatron's? */
+static enum plm_status check_model(const struct run *run, struct plm_error *reterr)
+{
+    bool any = false;
+
+    if (run->strategy->parallel.tp <= 1)
+        return PLM_OK;
+    for (size_t i = 0; i < run->param_count; i++) {
+        const struct param *p = &run->params[i];
+
+        if (p->shard != SHARD_NONE && !p->on_device)
+            return refuse("tp",
+                          "this model's layers are not Megatron's; without --megatron they are "
+                          "split as DTensor does",
+                          reterr);
+        any = any || p->shard != SHARD_NONE;
+    }
+    return any ? PLM_OK : refuse("tp", "the model marks no layer with 'tensor_parallel'", reterr);
+}
+
+static enum plm_status create(struct run *run, struct plm_error *reterr)
+{
+    const struct plm_parallel *p = &run->strategy->parallel;
+    enum plm_status status = check_script(run->strategy, reterr);
+
+    if (!status)
+        status = check_model(run, reterr);
+    if (!status && p->sequence_parallel && p->tp <= 1)
+        status = refuse("sequence-parallel", "needs several ranks of --tp", reterr);
+    if (!status && p->recompute != PLM_RECOMPUTE_NONE &&
+        run->strategy->checkpoint != PLM_CHECKPOINT_NONE)
+        status =
+            refuse("recompute", "it is Megatron's word for --checkpoint; give one of them", reterr);
+    if (status)
+        return status;
+    run->wrapper_state = arena_new(run->arena, struct megatron);
+    return PLM_OK;
+}
+
+static void wrap(struct run *run)
+{
+    megatron_buffers(run, run->wrapper_state);
+    run_mark(run, "ddp_wrap", 0);
+    megatron_mains(run, run->wrapper_state);
+}
+
+const struct wrapper wrapper_megatron = {
+    .mark = "mains",
+    .keeps_outputs = true,
+    .create = create,
+    .wrap = wrap,
+    .step = megatron_step,
+};

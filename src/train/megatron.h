@@ -1,0 +1,92 @@
+/*
+ * train/megatron.h - training as Megatron-LM does: one buffer of gradients, and an optimizer over float32 copies
+ *
+ * Mirrors megatron-core 0.16.1 with its local layers, without Apex and Transformer Engine: core/distributed
+ * (DistributedDataParallel, _ParamAndGradBuffer, finalize_model_grads), core/optimizer (Float16OptimizerWithFloat16Params,
+ * FP32Optimizer, DistributedOptimizer, clip_grads.py) and core/pipeline_parallel/schedules.py.
+ */
+#ifndef PLM_TRAIN_MEGATRON_H
+#define PLM_TRAIN_MEGATRON_H
+
+#include "train/wrapper.h"
+
+/* ------------------------------------------------------------------ megatron_layout.c */
+
+/* struct buffer_range - elements of the buffer, from @begin up to @end */
+struct buffer_range {
+    int64_t begin, end;
+};
+
+/* struct buffer_layout - where the parameters are in the buffer, the last one first */
+struct buffer_layout {
+    int64_t numel;
+    struct buffer_range *params; /* [param_count] */
+    uint32_t *bucket_of;         /* [param_count] */
+    struct buffer_range *buckets;
+    size_t bucket_count, bucket_capacity;
+};
+
+struct buffer_shape {
+    const int64_t *numels; /* [param_count] in the order of registration */
+    const bool *alone;     /* [param_count]: has a bucket of its own */
+    size_t param_count;
+    int64_t ranks;       /* data-parallel */
+    int64_t bucket_size; /* elements that close a bucket; 0: one bucket */
+    bool sharded;        /* the distributed optimizer's: parameters and buckets are padded */
+};
+
+/* buffer_layout() - _ParamAndGradBuffer.__init__ */
+void buffer_layout(const struct buffer_shape *shape,
+                   struct arena *arena,
+                   struct buffer_layout *ret);
+
+/* buffer_part() - what @rank has of parameter @i; empty when begin >= end */
+struct buffer_range buffer_part(const struct buffer_layout *layout,
+                                size_t i,
+                                int64_t rank,
+                                int64_t ranks);
+
+/* ------------------------------------------------------------------ the run's state */
+
+/* struct main_param - what the optimizer has in place of a parameter, or of this rank's part of it */
+struct main_param {
+    struct param param; /* its float32 copy; or the parameter itself, when that is float32 */
+    struct leaf leaf;
+    struct leaf *model;
+};
+
+struct megatron {
+    struct buffer_layout layout; /* of the trained parameters */
+    struct tensor *params, *grads;
+    struct tensor **leaves; /* [trained_count] the parameters, by address */
+    struct main_param
+        *mains; /* [main_count] as the optimizer's groups have them: with weight decay first */
+    size_t main_count;
+    struct tensor *scale; /* of the loss */
+    struct tensor *scaler[5];
+    struct value loss, count; /* of the last micro-batch: names that are bound again by the next */
+    struct value *reports;    /* [report_count] of the step's micro-batches */
+    size_t report_count, report_capacity;
+};
+
+/* megatron_scales() - has the loss a scale that changes (fp16)? */
+bool megatron_scales(const struct run *run);
+
+/* ------------------------------------------------------------------ megatron_buffer.c */
+
+/* megatron_buffers() - DistributedDataParallel.__init__: the buffers, with the parameters in theirs */
+void megatron_buffers(struct run *run, struct megatron *m);
+
+/* ------------------------------------------------------------------ megatron_optimizer.c */
+
+/* megatron_mains() - the optimizer's constructor; megatron_optimize() optimizer.step(); megatron_zero() zero_grad() */
+void megatron_mains(struct run *run, struct megatron *m);
+void megatron_optimize(struct run *run, struct megatron *m);
+void megatron_zero(struct run *run, struct megatron *m);
+
+/* ------------------------------------------------------------------ megatron_step.c */
+
+/* megatron_step() - train_step() of megatron/training/training.py */
+void megatron_step(struct run *run);
+
+#endif

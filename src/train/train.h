@@ -20,6 +20,9 @@ struct param {
     bool elsewhere;        /* on another rank of the pipeline: not loaded here */
     struct tensor *tensor; /* the leaf, once loaded: what the optimizer sees */
     enum shard shard;      /* over the ranks of tensor parallelism; @sizes are those of the whole */
+    bool on_device;        /* made by `op: parameter`: loaded as its shard */
+    bool sequence;         /* each rank has the gradient of its part of the sequence */
+    bool tied;             /* named by some `tie:` */
     const struct graph_step
         *tied_at;        /* the `tie:` that named it, as long as no operator has it as its own */
     struct tensor *used; /* what modules compute with, when a wrapper gives them another */

@@ -105,6 +105,9 @@ struct ghost {
     void *accumulated_context;
     struct callback *callbacks; /* for the end of the backward that runs now, first queued first */
 
+    /* what F.linear has been replaced by; NULL: it is PyTorch's */
+    struct tensor *(*linear)(struct tensor *x, struct tensor *weight, struct tensor *bias);
+
     uint64_t sequence; /* of autograd nodes */
     uint32_t visit;    /* stamp of the engine's passes over the graph */
     uint32_t selects;  /* the stamp of the nodes that may run now; 0: all */

@@ -208,6 +208,23 @@ void tensor_restore_storage(struct tensor *x)
         x->storage->allocation = ghost_alloc(x->ghost, x->storage->bytes);
 }
 
+static void storage_drop(struct ghost *g, struct storage *storage)
+{
+    if (--storage->refs > 0)
+        return;
+    ghost_free(g, storage->allocation);
+    pool_free(&g->pool, storage, sizeof *storage);
+}
+
+void tensor_set_data(struct tensor *x, struct tensor *from)
+{
+    if (!x || !from)
+        return;
+    from->storage->refs++;
+    storage_drop(x->ghost, x->storage);
+    x->storage = from->storage;
+}
+
 struct tensor *tensor_ref(struct tensor *x)
 {
     if (x)
@@ -221,10 +238,7 @@ void tensor_drop(struct tensor *x)
         return;
     struct ghost *g = x->ghost;
 
-    if (--x->storage->refs == 0) {
-        ghost_free(g, x->storage->allocation);
-        pool_free(&g->pool, x->storage, sizeof *x->storage);
-    }
+    storage_drop(g, x->storage);
     tensor_drop(x->grad);
     node_drop(x->grad_fn);
     pool_free(&g->pool, x, sizeof *x);

@@ -15,6 +15,9 @@ struct tensor *dense_linear(struct tensor *x,
                             struct tensor *weight,
                             struct tensor *bias); /* bias may be NULL */
 
+/* dense_linear_zero3() - DeepSpeed's in its place, which keeps the weight itself and no view of its memory */
+struct tensor *dense_linear_zero3(struct tensor *x, struct tensor *weight, struct tensor *bias);
+
 struct tensor *dense_mv(struct tensor *a, struct tensor *v);  /* a matrix and a vector */
 struct tensor *dense_dot(struct tensor *a, struct tensor *b); /* two vectors */
 

@@ -10,6 +10,7 @@
 #include "train/deepspeed.h"
 #include "ghost/kernels.h"
 #include "train/mesh.h"
+#include "train/zero3.h"
 
 /* Defaults of deepspeed/runtime/zero/config.py */
 enum {
@@ -99,8 +100,6 @@ static enum plm_status check_settings(const struct deepspeed_settings *s, struct
 {
     if (s->stage > 3)
         return plm_fail(reterr, PLM_E_USAGE, "zero: the stage is 1, 2 or 3");
-    if (s->stage == 3)
-        return plm_fail(reterr, PLM_E_USAGE, "zero: stage 3 is not modelled yet");
     if (s->reduce_bucket_size < 1)
         return plm_fail(reterr, PLM_E_USAGE, "reduce_bucket_size: above 0");
     if (s->offload_params && s->stage < 3)
@@ -157,8 +156,11 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
         .world = mesh_sizes(p).data,
         .rank = mesh_place(p, p->rank).data,
         .dtype = params_dtype(run),
+        .norm_dtype = p->zero == 3 ? DTYPE_FLOAT64 : DTYPE_FLOAT32,
     };
     run->wrapper_state = ds;
+    if (p->zero == 3)
+        zero3_create(ds);
     return check_settings(&ds->settings, reterr);
 }
 
@@ -174,7 +176,12 @@ static void gradient_ready(void *context, struct tensor *leaf)
 {
     struct run *run = context;
 
-    deepspeed_flat_ready(deepspeed_of(run), leaf, is_boundary(run));
+    struct deepspeed *ds = deepspeed_of(run);
+
+    if (ds->zero3)
+        zero3_ready(ds, leaf, is_boundary(run));
+    else
+        deepspeed_flat_ready(ds, leaf, is_boundary(run));
 }
 
 static void wrap(struct run *run)
@@ -183,7 +190,10 @@ static void wrap(struct run *run)
         ghost_fail(&run->ghost, PLM_E_USAGE, "zero: no parameter requires a gradient");
         return;
     }
-    deepspeed_flatten(deepspeed_of(run));
+    if (deepspeed_of(run)->zero3)
+        zero3_wrap(deepspeed_of(run));
+    else
+        deepspeed_flatten(deepspeed_of(run));
     run->ghost.accumulated = gradient_ready;
     run->ghost.accumulated_context = run;
 }
@@ -206,24 +216,75 @@ static void backward(struct run *run, struct tensor *loss)
     TENSOR_AUTO *scaled = by_number(run, OP_MUL, mean, 1);
 
     autograd_backward(&run->ghost, scaled, NULL);
-    deepspeed_flat_reduced(deepspeed_of(run), is_boundary(run));
+    if (deepspeed_of(run)->zero3)
+        zero3_reduced(deepspeed_of(run), is_boundary(run));
+    else
+        deepspeed_flat_reduced(deepspeed_of(run), is_boundary(run));
 }
 
 static void optimize(struct run *run)
 {
     struct deepspeed *ds = deepspeed_of(run);
 
-    deepspeed_flat_step(ds);
+    if (ds->zero3)
+        zero3_step(ds);
+    else
+        deepspeed_flat_step(ds);
     tensor_drop(ds->reported_norm);
     ds->reported_norm = ds->global_norm;
     ds->global_norm = NULL;
     run->ghost.category = CATEGORY_ACTIVATION;
 }
 
+/* Hooks of stage 3 around modules; earlier stages have none. */
+
+static void before_forward(struct run *run, struct wrapped_call *call)
+{
+    if (deepspeed_of(run)->zero3)
+        zero3_before_forward(run, call);
+}
+
+static void after_forward(struct run *run, struct wrapped_call *call)
+{
+    if (deepspeed_of(run)->zero3)
+        zero3_after_forward(run, call);
+}
+
+static void before_operator(struct run *run,
+                            const struct graph_step *step,
+                            struct tensor **inputs,
+                            uint32_t count)
+{
+    if (deepspeed_of(run)->zero3)
+        zero3_before_operator(run, step, inputs, count);
+}
+
+static void after_operator(struct run *run, const struct graph_step *step, struct tensor **outputs)
+{
+    if (deepspeed_of(run)->zero3)
+        zero3_after_operator(run, step, outputs);
+}
+
+static void load_parameter(struct run *run, size_t param)
+{
+    struct param *p = &run->params[param];
+
+    if (deepspeed_of(run)->zero3)
+        zero3_load_parameter(run, param);
+    else
+        p->tensor = tensor_new(&run->ghost, p->dtype, p->dims, p->sizes);
+}
+
 const struct wrapper wrapper_deepspeed = {
     .mark = "deepspeed_init",
+    .every_module = true,
     .create = create,
     .wrap = wrap,
+    .load_parameter = load_parameter,
+    .before_forward = before_forward,
+    .after_forward = after_forward,
+    .before_operator = before_operator,
+    .after_operator = after_operator,
     .backward = backward,
     .optimize = optimize,
 };

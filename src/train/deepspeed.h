@@ -38,7 +38,9 @@ struct deepspeed {
     enum dtype dtype;             /* of parameters and gradients */
     struct tensor *global_norm;   /* _global_grad_norm of the optimizer */
     struct tensor *reported_norm; /* that of the engine, until the step's end the last step's */
+    enum dtype norm_dtype;        /* of the global norm */
     struct deepspeed_flat *flat;  /* stages 1 and 2 */
+    struct zero3 *zero3;          /* stage 3 */
 };
 
 /* ------------------------------------------------------------------ deepspeed_flat.c: stages 1 and 2, the parameters */
@@ -108,8 +110,8 @@ void deepspeed_flat_step(struct deepspeed *ds);
 void deepspeed_overflow(struct deepspeed *ds, struct tensor *const *grads, size_t count);
 /* deepspeed_norm() - the norm of all gradients over all ranks; owned */
 struct tensor *deepspeed_norm(struct deepspeed *ds, struct tensor *const *grads, size_t count);
-/* deepspeed_combine_norms() - of the groups: takes the one group's over */
-struct tensor *deepspeed_combine_norms(struct deepspeed *ds, struct tensor *norm);
+/* deepspeed_combine_norms() - combine_grad_norm_groups() of @count groups; owned */
+struct tensor *deepspeed_combine_norms(struct deepspeed *ds, size_t count);
 /* deepspeed_check_norm() - is_invalid_grad_norm() */
 void deepspeed_check_norm(struct deepspeed *ds);
 /* deepspeed_unscale() - unscale_and_clip_grads() */

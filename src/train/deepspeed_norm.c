@@ -19,14 +19,19 @@ static void replace(struct tensor **x, struct tensor *with)
     *x = with;
 }
 
-/* is_finite() - torch.isfinite(x) of a number: (x == x) * (x.abs() != inf) */
-static struct tensor *is_finite(struct deepspeed *ds, enum dtype dtype)
+static struct tensor *numbers(struct deepspeed *ds, enum dtype dtype, size_t count)
 {
-    TENSOR_AUTO *absolute = scalar(ds, dtype);
-    TENSOR_AUTO *equal = scalar(ds, DTYPE_BOOL);
-    TENSOR_AUTO *bounded = scalar(ds, DTYPE_BOOL);
+    return tensor_new_sizes(&ds->run->ghost, dtype, (int64_t)count);
+}
 
-    return scalar(ds, DTYPE_BOOL);
+/* is_finite() - torch.isfinite(x) of @count numbers: (x == x) * (x.abs() != inf) */
+static struct tensor *is_finite(struct deepspeed *ds, enum dtype dtype, size_t count)
+{
+    TENSOR_AUTO *absolute = numbers(ds, dtype, count);
+    TENSOR_AUTO *equal = numbers(ds, DTYPE_BOOL, count);
+    TENSOR_AUTO *bounded = numbers(ds, DTYPE_BOOL, count);
+
+    return numbers(ds, DTYPE_BOOL, count);
 }
 
 /* reduce_all() - a number of all elements, by a kernel that accumulates in @dtype */
@@ -44,7 +49,7 @@ static struct tensor *extreme_is_finite(struct deepspeed *ds, const struct tenso
 {
     TENSOR_AUTO *extreme = reduce_all(ds, x, x->dtype);
 
-    return is_finite(ds, x->dtype);
+    return is_finite(ds, x->dtype, 1);
 }
 
 /* has_inf_or_nan() - isfinite(x.amax()).logical_and(isfinite(x.amin())).logical_not() */
@@ -124,14 +129,14 @@ struct tensor *deepspeed_norm(struct deepspeed *ds, struct tensor *const *grads,
     return total;
 }
 
-/* is_invalid() - (~isfinite(x) | (x < 0)).any(), of a number */
-static struct tensor *is_invalid(struct deepspeed *ds)
+/* is_invalid() - (~isfinite(x) | (x < 0)).any(), of @count numbers */
+static struct tensor *is_invalid(struct deepspeed *ds, size_t count)
 {
-    struct tensor *invalid = is_finite(ds, DTYPE_FLOAT32);
+    struct tensor *invalid = is_finite(ds, ds->norm_dtype, count);
 
-    replace(&invalid, scalar(ds, DTYPE_BOOL));
-    struct tensor *negative = scalar(ds, DTYPE_BOOL);
-    struct tensor *either = scalar(ds, DTYPE_BOOL);
+    replace(&invalid, numbers(ds, DTYPE_BOOL, count));
+    struct tensor *negative = numbers(ds, DTYPE_BOOL, count);
+    struct tensor *either = numbers(ds, DTYPE_BOOL, count);
 
     tensor_drop(invalid);
     tensor_drop(negative);
@@ -139,42 +144,42 @@ static struct tensor *is_invalid(struct deepspeed *ds)
     return either;
 }
 
-struct tensor *deepspeed_combine_norms(struct deepspeed *ds, struct tensor *norm)
+struct tensor *deepspeed_combine_norms(struct deepspeed *ds, size_t count)
 {
-    struct tensor *stacked = tensor_new_sizes(&ds->run->ghost, DTYPE_FLOAT32, 1);
-    struct tensor *invalid = is_invalid(ds);
-    struct tensor *combined = scalar(ds, DTYPE_FLOAT32);
-    struct tensor *infinity = scalar(ds, DTYPE_FLOAT32);
-    struct tensor *ret = scalar(ds, DTYPE_FLOAT32);
+    struct tensor *stacked = tensor_new_sizes(&ds->run->ghost, ds->norm_dtype, (int64_t)count);
+    struct tensor *invalid = is_invalid(ds, count);
+    struct tensor *combined = scalar(ds, ds->norm_dtype);
+    struct tensor *infinity = scalar(ds, ds->norm_dtype);
+    struct tensor *ret = scalar(ds, ds->norm_dtype);
 
     tensor_drop(infinity);
     tensor_drop(stacked);
     tensor_drop(invalid);
     tensor_drop(combined);
-    tensor_drop(norm);
     return ret;
 }
 
 void deepspeed_check_norm(struct deepspeed *ds)
 {
-    tensor_drop(is_invalid(ds));
+    tensor_drop(is_invalid(ds, 1));
 }
 
 void deepspeed_unscale(struct deepspeed *ds)
 {
     if (!ds->settings.clips) /* 1 / loss_scale is a number of Python */
         return;
-    deepspeed_check_norm(ds);
+    if (ds->settings.stage < 3)
+        deepspeed_check_norm(ds);
     struct tensor *clip =
-        scalar(ds, DTYPE_FLOAT32); /* (clip_norm / loss_scale + 1e-6) / clip_grad */
+        scalar(ds, ds->norm_dtype); /* (clip_norm / loss_scale + 1e-6) / clip_grad */
 
-    replace(&clip, scalar(ds, DTYPE_FLOAT32));
-    replace(&clip, scalar(ds, DTYPE_FLOAT32));
-    replace(&clip, scalar(ds, DTYPE_FLOAT32)); /* clamp */
-    struct tensor *combined = scalar(ds, DTYPE_FLOAT32);
-    struct tensor *inverse = scalar(ds, DTYPE_FLOAT32); /* 1. / x is x.reciprocal() * 1. */
+    replace(&clip, scalar(ds, ds->norm_dtype));
+    replace(&clip, scalar(ds, ds->norm_dtype));
+    replace(&clip, scalar(ds, ds->norm_dtype)); /* clamp */
+    struct tensor *combined = scalar(ds, ds->norm_dtype);
+    struct tensor *inverse = scalar(ds, ds->norm_dtype); /* 1. / x is x.reciprocal() * 1. */
 
-    replace(&inverse, scalar(ds, DTYPE_FLOAT32));
+    replace(&inverse, scalar(ds, ds->norm_dtype));
     tensor_drop(inverse);
     tensor_drop(combined);
     tensor_drop(clip);

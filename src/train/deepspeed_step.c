@@ -37,7 +37,10 @@ void deepspeed_flat_step(struct deepspeed *ds)
     g->category = CATEGORY_TEMPORARY;
     if (ds->settings.checks_overflow)
         deepspeed_overflow(ds, flat->averaged, flat->averaged_count);
-    norm = deepspeed_combine_norms(ds, deepspeed_norm(ds, flat->averaged, mine_count));
+    struct tensor *own = deepspeed_norm(ds, flat->averaged, mine_count);
+
+    norm = deepspeed_combine_norms(ds, 1);
+    tensor_drop(own);
     deepspeed_check_norm(ds);
     ds->global_norm = tensor_new_scalar(g, DTYPE_FLOAT32);
     g->category = CATEGORY_GRADIENT;

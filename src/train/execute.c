@@ -125,7 +125,13 @@ static void run_operator(struct run *run, const struct graph_step *step, struct 
             run->strategy->parallel.tp > 1 && run->strategy->parallel.sequence_parallel,
     };
 
+    bool hooked = run->wrapper && run->wrapper->before_operator && run->owned[step->node][0];
+
+    if (hooked)
+        run->wrapper->before_operator(run, step, run->inputs, in_count);
     op_call(g, &args, run->outputs);
+    if (hooked)
+        run->wrapper->after_operator(run, step, run->outputs);
     for (uint32_t i = 0; i < step->out_count; i++)
         bind(g, step, i, frame, value_tensor(run->outputs[i]));
 }
@@ -184,7 +190,8 @@ void execute_call(struct run *run, const struct graph_step *step, struct value *
             held[i] = value_ref(args[i]);
     }
     struct wrapped_call call = { step, step == run->model_call, args, held, ret };
-    bool wraps = run->wrapper && holds && (step->wrap || call.root) && !g->halt;
+    bool wraps = run->wrapper && holds && !g->halt &&
+                 (step->wrap || call.root || run->wrapper->every_module);
 
     if (wraps && run->wrapper->before_forward)
         run->wrapper->before_forward(run, &call);

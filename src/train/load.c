@@ -7,7 +7,7 @@
 #include <regex.h>
 #include <string.h>
 
-#include "train/internal.h"
+#include "train/wrapper.h"
 
 /* struct module - a node of the tree; lists keep the order of registration */
 struct module {
@@ -121,7 +121,10 @@ static void to_device(struct run *run, size_t i)
 
     run->leaves[i].rank = run->loaded_count++;
     set_place(run, i);
-    p->tensor = tensor_new(&run->ghost, p->dtype, p->dims, p->sizes);
+    if (run->wrapper && run->wrapper->load_parameter && !p->buffer)
+        run->wrapper->load_parameter(run, i);
+    else
+        p->tensor = tensor_new(&run->ghost, p->dtype, p->dims, p->sizes);
 }
 
 /*

@@ -34,12 +34,12 @@ enum dtype params_dtype(const struct run *run)
     return cast == DTYPE_COUNT ? DTYPE_FLOAT32 : cast;
 }
 
-/* loaded_dtype() - Module.to(dtype) casts what is floating-point, and nothing else; DeepSpeed leaves buffers as they are */
+/* loaded_dtype() - Module.to(dtype) casts what is floating-point, and nothing else; DeepSpeed leaves buffers alone before stage 3 */
 static enum dtype loaded_dtype(const struct run *run, enum dtype declared, bool buffer)
 {
     enum dtype cast = params_cast_dtype(run);
 
-    if (buffer && run->strategy->parallel.zero > 0)
+    if (buffer && run->strategy->parallel.zero > 0 && run->strategy->parallel.zero < 3)
         return declared == DTYPE_PRECISION ? DTYPE_FLOAT32 : declared;
     if (declared == DTYPE_PRECISION)
         return params_dtype(run);

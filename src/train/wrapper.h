@@ -31,6 +31,15 @@ struct wrapper {
     /* Each may be NULL. */
     void (*before_forward)(struct run *run, struct wrapped_call *call);
     void (*after_forward)(struct run *run, struct wrapped_call *call);
+    bool
+        every_module; /* before_forward() and after_forward() are called for every `call:` in the model */
+    /* around an operator that owns parameters, as a module's forward; the tensors may be replaced */
+    void (*before_operator)(struct run *run,
+                            const struct graph_step *step,
+                            struct tensor **inputs,
+                            uint32_t count);
+    void (*after_operator)(struct run *run, const struct graph_step *step, struct tensor **outputs);
+    void (*load_parameter)(struct run *run, size_t param); /* in place of moving it to the device */
     void (*before_backward)(struct run *run,
                             uint32_t micro); /* of the whole loss; `no_sync` is decided here */
     void (*after_backward)(struct run *run, uint32_t micro);

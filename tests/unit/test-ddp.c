@@ -2,25 +2,15 @@
  * DistributedDataParallel and ZeroRedundancyOptimizer: whole steps against recordings, buckets and ranks by their rules
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
-#include "model/model.h"
+#include "support/steps.h"
 #include "support/test.h"
 #include "train/ddp_buckets.h"
-#include "train/train.h"
 #include "train/zero_optimizer.h"
 
 /* ------------------------------------------------------------------ whole steps */
-
-struct fixture {
-    struct arena arena;
-    struct names names;
-    struct schedule schedule;
-    struct run *run;
-    struct plm_error error;
-};
 
 static const char network[] =
     "plimsoll: 1\n"
@@ -53,84 +43,6 @@ static const char network[] =
     "    - {as: loss, op: cross_entropy, in: [logits, labels]}\n"
     "  out: [loss, logits]\n";
 
-static enum plm_status create(struct fixture *f, const char *text, const struct plm_strategy *s)
-{
-    const struct surroundings around = {
-        .framework = framework_find("pytorch-2.15"),
-        .cc = 80,
-        .sm_count = 108,
-        .threads_per_sm = 2048,
-        .ghostgpu = true,
-        .workspace_mode = WORKSPACE_NONE,
-    };
-    const struct graph_settings settings = { .training = !s->eval };
-    const struct model_text model_text = { "test.yaml", text, strlen(text) };
-    const struct model *model;
-    const struct graph *graph;
-    enum plm_status status;
-
-    *f = (struct fixture){ .schedule = { .arena = &f->arena } };
-    status = model_load(&model_text, NULL, &f->arena, &model, &f->error);
-    if (status)
-        return status;
-    status = graph_build(model, &settings, &f->arena, &graph, &f->error);
-    if (status)
-        return status;
-    f->names = *graph->names;
-    return train_create(graph, s, &around, &f->names, &f->schedule, &f->arena, &f->run, &f->error);
-}
-
-/* run_steps() - load and two steps; the first failure */
-static enum plm_status run_steps(struct fixture *f, const char *text, const struct plm_strategy *s)
-{
-    enum plm_status status = create(f, text, s);
-
-    if (!status)
-        status = train_load(f->run, &f->error);
-    for (int i = 0; i < 2 && !status; i++)
-        status = train_step(f->run, &f->error);
-    return status;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    plm_bytes x = *(const plm_bytes *)a, y = *(const plm_bytes *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static void write_frees(struct buf *out, plm_bytes *frees, size_t *count)
-{
-    qsort(frees, *count, sizeof *frees, by_size);
-    for (size_t i = 0; i < *count; i++)
-        buf_printf(out, "-%llu ", (unsigned long long)frees[i]);
-    *count = 0;
-}
-
-/* canonical() - all events; the order of what is returned between two allocations has no effect */
-static char *canonical(struct fixture *f)
-{
-    struct buf out = { .arena = &f->arena };
-    plm_bytes *bytes = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
-    plm_bytes *frees = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
-    size_t free_count = 0;
-
-    for (size_t i = 0; i < f->schedule.event_count; i++) {
-        const struct event *e = &f->schedule.events[i];
-
-        if (e->kind == EVENT_FREE)
-            frees[free_count++] = bytes[e->allocation];
-        if (e->kind != EVENT_ALLOC)
-            continue;
-        write_frees(&out, frees, &free_count);
-        bytes[e->allocation] = e->bytes;
-        buf_printf(&out, "+%llu ", (unsigned long long)e->bytes);
-    }
-    write_frees(&out, frees, &free_count);
-    out.text[out.length - 1] = '\0';
-    return out.text;
-}
-
 #define ARGS(...)                                                                                  \
     {                                                                                              \
         __VA_ARGS__                                                                                \
@@ -139,12 +51,7 @@ static char *canonical(struct fixture *f)
     static void name(void **state)                                                                 \
     {                                                                                              \
         static const struct plm_strategy strategy = strategy_;                                     \
-        struct fixture f;                                                                          \
-                                                                                                   \
-        if (run_steps(&f, network, &strategy))                                                     \
-            fail_msg("%s", f.error.message);                                                       \
-        assert_string_equal(canonical(&f), events);                                                \
-        arena_finish(&f.arena);                                                                    \
+        test_steps_expect(network, &strategy, events);                                             \
     }
 #include "ddp-steps.def"
 #undef CASE
@@ -174,12 +81,12 @@ static void outputs_are_cloned_where_parameters_may_be_unused(void **state)
                                "      - {as: w, op: parameter, name: idle.bias, shape: [9]}\n";
     size_t head = (size_t)(strstr(network, before) - network);
     char text[sizeof network + sizeof idle];
-    struct fixture f;
+    struct test_steps f;
 
     snprintf(text, sizeof text, "%.*s%s%s", (int)head, network, idle, network + head);
-    if (run_steps(&f, text, &strategy))
+    if (test_steps_run(&f, text, &strategy))
         fail_msg("%s", f.error.message);
-    assert_string_equal(canonical(&f), events);
+    assert_string_equal(test_steps_text(&f), events);
     arena_finish(&f.arena);
 }
 
@@ -280,16 +187,6 @@ static void the_largest_parameter_goes_to_the_rank_that_has_least(void **state)
 
 /* ------------------------------------------------------------------ what is refused */
 
-static void refuse(const struct plm_strategy *strategy, const char *text, const char *part)
-{
-    struct fixture f;
-
-    assert_int_equal(run_steps(&f, text, strategy), PLM_E_USAGE);
-    if (!strstr(f.error.message, part))
-        fail_msg("%s", f.error.message);
-    arena_finish(&f.arena);
-}
-
 static void what_pytorch_refuses_is_refused(void **state)
 {
     static const char unused[] = "plimsoll: 1\n"
@@ -309,17 +206,17 @@ static void what_pytorch_refuses_is_refused(void **state)
                                  "    - {as: loss, op: sum, in: y}\n"
                                  "  out: loss\n";
 
-    refuse(&(struct plm_strategy){ .parallel = { .ddp = 2 } }, unused,
-           "'idle.weight' gets no gradient");
-    refuse(&(struct plm_strategy){ .parallel = { .ddp = 2, .zero_optimizer = 4 } }, network,
-           "zero-redundancy: works over the ranks of ddp, 2 and not 4");
-    refuse(&(struct plm_strategy){ .parallel = { .ddp = 1 << 20 } }, network,
-           "at most 65536 ranks");
-    refuse(&(struct plm_strategy){ .parallel = { .zero_optimizer = 2 },
-                                   .optimizer = PLM_OPTIMIZER_NONE },
-           network, "there is no optimizer to share");
-    refuse(&(struct plm_strategy){ .parallel = { .ddp = 2, .fsdp = 2 } }, network,
-           "exclude each other");
+    test_steps_refused(&(struct plm_strategy){ .parallel = { .ddp = 2 } }, unused,
+                       "'idle.weight' gets no gradient");
+    test_steps_refused(&(struct plm_strategy){ .parallel = { .ddp = 2, .zero_optimizer = 4 } },
+                       network, "zero-redundancy: works over the ranks of ddp, 2 and not 4");
+    test_steps_refused(&(struct plm_strategy){ .parallel = { .ddp = 1 << 20 } }, network,
+                       "at most 65536 ranks");
+    test_steps_refused(&(struct plm_strategy){ .parallel = { .zero_optimizer = 2 },
+                                               .optimizer = PLM_OPTIMIZER_NONE },
+                       network, "there is no optimizer to share");
+    test_steps_refused(&(struct plm_strategy){ .parallel = { .ddp = 2, .fsdp = 2 } }, network,
+                       "exclude each other");
 }
 
 int main(void)

@@ -1,19 +1,8 @@
 /* fully_shard and FullyShardedDataParallel: whole steps against recordings */
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "model/model.h"
+#include "support/steps.h"
 #include "support/test.h"
-#include "train/train.h"
-
-struct fixture {
-    struct arena arena;
-    struct names names;
-    struct schedule schedule;
-    struct run *run;
-    struct plm_error error;
-};
 
 static const char network[] =
     "plimsoll: 1\n"
@@ -73,94 +62,6 @@ static const char split[] =
     "    - {as: loss, op: cross_entropy, in: [logits, labels]}\n"
     "  out: [loss, logits]\n";
 
-static enum plm_status create(struct fixture *f, const char *text, const struct plm_strategy *s)
-{
-    const struct surroundings around = {
-        .framework = framework_find("pytorch-2.15"),
-        .cc = 80,
-        .sm_count = 108,
-        .threads_per_sm = 2048,
-        .ghostgpu = true,
-        .workspace_mode = WORKSPACE_NONE,
-    };
-    const struct graph_settings settings = {
-        .training = !s->eval,
-        .checkpointing = s->checkpoint != PLM_CHECKPOINT_NONE,
-        .tp = s->parallel.tp,
-    };
-    const struct model_text model_text = { "test.yaml", text, strlen(text) };
-    const struct model *model;
-    const struct graph *graph;
-    enum plm_status status;
-
-    *f = (struct fixture){ .schedule = { .arena = &f->arena } };
-    status = model_load(&model_text, NULL, &f->arena, &model, &f->error);
-    if (status)
-        return status;
-    status = graph_build(model, &settings, &f->arena, &graph, &f->error);
-    if (status)
-        return status;
-    f->names = *graph->names;
-    return train_create(graph, s, &around, &f->names, &f->schedule, &f->arena, &f->run, &f->error);
-}
-
-/* run_steps() - load and two steps; the first failure */
-static enum plm_status run_steps(struct fixture *f, const char *text, const struct plm_strategy *s)
-{
-    enum plm_status status = create(f, text, s);
-
-    if (!status)
-        status = train_load(f->run, &f->error);
-    for (int i = 0; i < 2 && !status; i++)
-        status = train_step(f->run, &f->error);
-    return status;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    plm_bytes x = *(const plm_bytes *)a, y = *(const plm_bytes *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static void write_frees(struct buf *out, plm_bytes *frees, size_t *count)
-{
-    qsort(frees, *count, sizeof *frees, by_size);
-    for (size_t i = 0; i < *count; i++)
-        buf_printf(out, "-%llu ", (unsigned long long)frees[i]);
-    *count = 0;
-}
-
-/* canonical() - all events, as the recordings have them */
-static char *canonical(struct fixture *f)
-{
-    struct buf out = { .arena = &f->arena };
-    plm_bytes *bytes = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
-    plm_bytes *frees = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
-    size_t free_count = 0;
-    unsigned streams[8] = { 0 }, stream_count = 0; /* numbers from 1 */
-
-    for (size_t i = 0; i < f->schedule.event_count; i++) {
-        const struct event *e = &f->schedule.events[i];
-
-        if (e->kind == EVENT_FREE)
-            frees[free_count++] = bytes[e->allocation];
-        if (e->kind != EVENT_ALLOC)
-            continue;
-        write_frees(&out, frees, &free_count);
-        bytes[e->allocation] = e->bytes;
-        if (streams[e->stream] == 0)
-            streams[e->stream] = ++stream_count;
-        buf_printf(&out, "+%llu", (unsigned long long)e->bytes);
-        if (streams[e->stream] > 1)
-            buf_printf(&out, "@%u", streams[e->stream] - 1);
-        buf_char(&out, ' ');
-    }
-    write_frees(&out, frees, &free_count);
-    out.text[out.length - 1] = '\0';
-    return out.text;
-}
-
 #define ARGS(...)                                                                                  \
     {                                                                                              \
         __VA_ARGS__                                                                                \
@@ -169,12 +70,7 @@ static char *canonical(struct fixture *f)
     static void name(void **state)                                                                 \
     {                                                                                              \
         static const struct plm_strategy strategy = strategy_;                                     \
-        struct fixture f;                                                                          \
-                                                                                                   \
-        if (run_steps(&f, strategy.parallel.tp > 0 ? split : network, &strategy))                  \
-            fail_msg("%s", f.error.message);                                                       \
-        assert_string_equal(canonical(&f), events);                                                \
-        arena_finish(&f.arena);                                                                    \
+        test_steps_expect(strategy.parallel.tp > 0 ? split : network, &strategy, events);          \
     }
 #include "fsdp-steps.def"
 #undef CASE
@@ -182,7 +78,7 @@ static char *canonical(struct fixture *f)
 /* ------------------------------------------------------------------ ranks and shards */
 
 /* bytes_of() - what is live at the mark @name of the first step, or before it */
-static plm_bytes live_at(struct fixture *f, const char *name)
+static plm_bytes live_at(struct test_steps *f, const char *name)
 {
     plm_bytes *bytes = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
     plm_bytes live = 0;
@@ -210,25 +106,15 @@ static void every_rank_holds_a_padded_shard(void **state)
 
     for (int64_t rank = 0; rank < 4; rank += 3) {
         const struct plm_strategy s = { .parallel = { .fsdp = 4, .rank = rank } };
-        struct fixture f;
+        struct test_steps f;
 
-        assert_int_equal(run_steps(&f, network, &s), PLM_OK);
+        assert_int_equal(test_steps_run(&f, network, &s), PLM_OK);
         assert_int_equal(live_at(&f, "fsdp_wrap"), shards);
         arena_finish(&f.arena);
     }
 }
 
 /* ------------------------------------------------------------------ what is refused */
-
-static void refuse(const struct plm_strategy *strategy, const char *text, const char *part)
-{
-    struct fixture f;
-
-    assert_int_equal(run_steps(&f, text, strategy), PLM_E_USAGE);
-    if (!strstr(f.error.message, part))
-        fail_msg("%s", f.error.message);
-    arena_finish(&f.arena);
-}
 
 static void what_pytorch_refuses_is_refused(void **state)
 {
@@ -249,28 +135,30 @@ static void what_pytorch_refuses_is_refused(void **state)
                                  "    - {as: loss, op: sum, in: y}\n"
                                  "  out: loss\n";
 
-    refuse(&(struct plm_strategy){ .parallel = { .fsdp = 2 } }, scalar,
-           "'scale', which is a scalar");
-    refuse(&(struct plm_strategy){ .parallel = { .fsdp = 2 }, .channels_last = true }, network,
-           "contiguous parameters only");
-    refuse(
+    test_steps_refused(&(struct plm_strategy){ .parallel = { .fsdp = 2 } }, scalar,
+                       "'scale', which is a scalar");
+    test_steps_refused(&(struct plm_strategy){ .parallel = { .fsdp = 2 }, .channels_last = true },
+                       network, "contiguous parameters only");
+    test_steps_refused(
         &(struct plm_strategy){ .parallel = { .fsdp = 2 }, .optimizer = PLM_OPTIMIZER_ADAFACTOR },
         network, "Adafactor does not run");
-    refuse(
+    test_steps_refused(
         &(struct plm_strategy){
             .parallel = { .fsdp = 6, .reshard = PLM_RESHARD_TO, .reshard_to = 4 } },
         network, "4 must divide the 6 ranks");
-    refuse(&(struct plm_strategy){ .parallel = { .fsdp = 2, .tp = 2 }, .clip_grad_norm = 1 }, split,
-           "on two meshes");
-    refuse(&(struct plm_strategy){ .parallel = { .fsdp1 = 1 } }, network, "shards nothing");
-    refuse(
+    test_steps_refused(
+        &(struct plm_strategy){ .parallel = { .fsdp = 2, .tp = 2 }, .clip_grad_norm = 1 }, split,
+        "on two meshes");
+    test_steps_refused(&(struct plm_strategy){ .parallel = { .fsdp1 = 1 } }, network,
+                       "shards nothing");
+    test_steps_refused(
         &(struct plm_strategy){
             .parallel = { .fsdp1 = 4, .reshard = PLM_RESHARD_TO, .reshard_to = 2 } },
         network, "FULL_SHARD");
-    refuse(&(struct plm_strategy){ .parallel = { .fsdp1 = 2 }, .frozen = "fc.bias" }, network,
-           "not frozen as it is");
-    refuse(&(struct plm_strategy){ .parallel = { .fsdp1 = 2, .fsdp = 2 } }, network,
-           "exclude each other");
+    test_steps_refused(&(struct plm_strategy){ .parallel = { .fsdp1 = 2 }, .frozen = "fc.bias" },
+                       network, "not frozen as it is");
+    test_steps_refused(&(struct plm_strategy){ .parallel = { .fsdp1 = 2, .fsdp = 2 } }, network,
+                       "exclude each other");
 }
 
 int main(void)

@@ -1,13 +1,8 @@
 /* pipelines: orders and whole steps against recordings, what a cut gives each stage, and what is refused */
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/buf.h"
-#include "model/model.h"
+#include "support/steps.h"
 #include "support/test.h"
-#include "support/trace.h"
 #include "train/pipeline_order.h"
-#include "train/train.h"
 
 /* ------------------------------------------------------------------ orders */
 
@@ -98,14 +93,6 @@ static void micro_batches_in_flight_are_those_of_the_papers(void **state)
 
 /* ------------------------------------------------------------------ whole steps */
 
-struct fixture {
-    struct arena arena;
-    struct names names;
-    struct schedule schedule;
-    struct run *run;
-    struct plm_error error;
-};
-
 static const char network[] =
     "plimsoll: 1\n"
     "model: network\n"
@@ -168,90 +155,6 @@ static const char tied[] =
     "    - {as: loss, op: cross_entropy, in: [x, labels]}\n"
     "  out: [loss, x]\n";
 
-static enum plm_status create(struct fixture *f, const char *text, const struct plm_strategy *s)
-{
-    const struct surroundings around = {
-        .framework = framework_find("pytorch-2.15"),
-        .cc = 80,
-        .sm_count = 108,
-        .threads_per_sm = 2048,
-        .ghostgpu = true,
-        .workspace_mode = WORKSPACE_NONE,
-    };
-    const struct graph_settings settings = { .training = !s->eval };
-    const struct model_text model_text = { "test.yaml", text, strlen(text) };
-    const struct model *model;
-    const struct graph *graph;
-    enum plm_status status;
-
-    *f = (struct fixture){ .schedule = { .arena = &f->arena } };
-    status = model_load(&model_text, NULL, &f->arena, &model, &f->error);
-    if (status)
-        return status;
-    status = graph_build(model, &settings, &f->arena, &graph, &f->error);
-    if (status)
-        return status;
-    f->names = *graph->names;
-    return train_create(graph, s, &around, &f->names, &f->schedule, &f->arena, &f->run, &f->error);
-}
-
-/* run_steps() - load and two steps; the first failure */
-static enum plm_status run_steps(struct fixture *f, const char *text, const struct plm_strategy *s)
-{
-    enum plm_status status = create(f, text, s);
-
-    if (!status)
-        status = train_load(f->run, &f->error);
-    for (int i = 0; i < 2 && !status; i++)
-        status = train_step(f->run, &f->error);
-    return status;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    plm_bytes x = *(const plm_bytes *)a, y = *(const plm_bytes *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static void write_frees(struct buf *out, plm_bytes *frees, size_t *count)
-{
-    qsort(frees, *count, sizeof *frees, by_size);
-    for (size_t i = 0; i < *count; i++)
-        buf_printf(out, "-%llu ", (unsigned long long)frees[i]);
-    *count = 0;
-}
-
-/* canonical() - all events, as the recordings have them */
-static char *canonical(struct fixture *f)
-{
-    struct buf out = { .arena = &f->arena };
-    plm_bytes *bytes = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
-    plm_bytes *frees = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
-    size_t free_count = 0;
-    unsigned streams[8] = { 0 }, stream_count = 0; /* numbers from 1 */
-
-    for (size_t i = 0; i < f->schedule.event_count; i++) {
-        const struct event *e = &f->schedule.events[i];
-
-        if (e->kind == EVENT_FREE)
-            frees[free_count++] = bytes[e->allocation];
-        if (e->kind != EVENT_ALLOC)
-            continue;
-        write_frees(&out, frees, &free_count);
-        bytes[e->allocation] = e->bytes;
-        if (streams[e->stream] == 0)
-            streams[e->stream] = ++stream_count;
-        buf_printf(&out, "+%llu", (unsigned long long)e->bytes);
-        if (streams[e->stream] > 1)
-            buf_printf(&out, "@%u", streams[e->stream] - 1);
-        buf_char(&out, ' ');
-    }
-    write_frees(&out, frees, &free_count);
-    out.text[out.length - 1] = '\0';
-    return out.text;
-}
-
 #define ARGS(...)                                                                                  \
     {                                                                                              \
         __VA_ARGS__                                                                                \
@@ -260,12 +163,7 @@ static char *canonical(struct fixture *f)
     static void name(void **state)                                                                 \
     {                                                                                              \
         static const struct plm_strategy strategy = strategy_;                                     \
-        struct fixture f;                                                                          \
-                                                                                                   \
-        if (run_steps(&f, network, &strategy))                                                     \
-            fail_msg("%s", f.error.message);                                                       \
-        assert_string_equal(canonical(&f), events);                                                \
-        arena_finish(&f.arena);                                                                    \
+        test_steps_expect(network, &strategy, events);                                             \
     }
 #include "pipeline-steps.def"
 #undef CASE
@@ -273,7 +171,7 @@ static char *canonical(struct fixture *f)
 /* ------------------------------------------------------------------ what each stage has */
 
 /* names_here() - of the parameters and buffers that are loaded, in their order */
-static const char *names_here(struct fixture *f)
+static const char *names_here(struct test_steps *f)
 {
     struct buf out = { .arena = &f->arena };
     size_t count;
@@ -296,9 +194,9 @@ static void a_stage_has_its_own_parameters_and_a_copy_of_what_is_tied(void **sta
 
     for (int64_t rank = 0; rank < 2; rank++) {
         const struct plm_strategy s = { .parallel = { .pp = 2, .rank = rank } };
-        struct fixture f;
+        struct test_steps f;
 
-        if (run_steps(&f, tied, &s))
+        if (test_steps_run(&f, tied, &s))
             fail_msg("%s", f.error.message);
         assert_string_equal(names_here(&f), here[rank]);
         arena_finish(&f.arena);
@@ -309,10 +207,10 @@ static void only_what_needs_a_gradient_is_received(void **state)
 {
     const struct plm_strategy s = { .parallel = { .pp = 2, .rank = 1 } };
     const plm_bytes hidden = 2 * 16 * 8 * 4;
-    struct fixture f;
+    struct test_steps f;
     size_t received = 0;
 
-    if (run_steps(&f, tied, &s))
+    if (test_steps_run(&f, tied, &s))
         fail_msg("%s", f.error.message);
     for (uint32_t i = 1; i <= f.schedule.allocation_count; i++) {
         const struct record *record = &train_ghost(f.run)->records[i];
@@ -327,18 +225,18 @@ static void only_what_needs_a_gradient_is_received(void **state)
     arena_finish(&f.arena);
 }
 
-static char *events_of(struct fixture *f, const struct plm_strategy *s)
+static const char *events_of(struct test_steps *f, const struct plm_strategy *s)
 {
-    if (run_steps(f, network, s))
+    if (test_steps_run(f, network, s))
         fail_msg("%s", f->error.message);
-    return canonical(f);
+    return test_steps_text(f);
 }
 
 /* blocks 0-2 and 3 in groups of two: the last stage's group is its one block, as when each is checkpointed alone */
 static void a_group_of_checkpoints_ends_at_the_cut(void **state)
 {
     struct plm_strategy s = { .parallel = { .pp = 2, .pp_split = "3,1", .rank = 1 } };
-    struct fixture group, full, none;
+    struct test_steps group, full, none;
     const char *without = events_of(&none, &s);
 
     s.checkpoint = PLM_CHECKPOINT_FULL;
@@ -355,17 +253,7 @@ static void a_group_of_checkpoints_ends_at_the_cut(void **state)
 
 /* ------------------------------------------------------------------ what is refused */
 
-static void refuse(const struct plm_strategy *strategy, const char *text, const char *part)
-{
-    struct fixture f;
-
-    assert_int_equal(run_steps(&f, text, strategy), PLM_E_USAGE);
-    if (!strstr(f.error.message, part))
-        fail_msg("%s", f.error.message);
-    arena_finish(&f.arena);
-}
-
-#define REFUSE(part, ...) refuse(&(struct plm_strategy){ __VA_ARGS__ }, network, part)
+#define REFUSE(part, ...) test_steps_refused(&(struct plm_strategy){ __VA_ARGS__ }, network, part)
 
 static void what_makes_no_sense_is_refused(void **state)
 {
@@ -405,7 +293,8 @@ static void what_makes_no_sense_is_refused(void **state)
     REFUSE("GradScaler", .precision = PLM_PRECISION_AMP_FP16, .parallel = { .pp = 2 });
     REFUSE("rank: there are 2", .parallel = { .pp = 2, .rank = 2 });
     REFUSE("no hook", .parallel = { .pp = 2, .ddp = 2, .schedule = PLM_SCHEDULE_ZERO_BUBBLE });
-    refuse(&(struct plm_strategy){ .parallel = { .pp = 2 } }, shared, "share the parameters");
+    test_steps_refused(&(struct plm_strategy){ .parallel = { .pp = 2 } }, shared,
+                       "share the parameters");
 }
 
 int main(void)

@@ -5,56 +5,15 @@
  * each, which the test's name says.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "model/model.h"
+#include "support/steps.h"
 #include "support/test.h"
 #include "support/trace.h"
-#include "train/train.h"
 
-struct fixture {
-    struct arena arena;
-    struct names names;
-    struct schedule schedule;
-    struct run *run;
-    struct plm_error error;
-};
-
-static enum plm_status create(struct fixture *f, const char *text, const struct plm_strategy *s)
+static void start(struct test_steps *f, const char *text, const struct plm_strategy *s)
 {
-    const struct surroundings around = {
-        .framework = framework_find("pytorch-2.15"),
-        .cc = 80,
-        .sm_count = 108,
-        .threads_per_sm = 2048,
-        .ghostgpu = true,
-        .workspace_mode = WORKSPACE_NONE,
-    };
-    const struct graph_settings settings = {
-        .training = !s->eval,
-        .checkpointing = s->checkpoint != PLM_CHECKPOINT_NONE,
-        .autocast = s->precision >= PLM_PRECISION_AMP_BF16,
-    };
-    const struct model_text model_text = { "test.yaml", text, strlen(text) };
-    const struct model *model;
-    const struct graph *graph;
-    enum plm_status status;
-
-    *f = (struct fixture){ .schedule = { .arena = &f->arena } };
-    status = model_load(&model_text, NULL, &f->arena, &model, &f->error);
-    if (status)
-        return status;
-    status = graph_build(model, &settings, &f->arena, &graph, &f->error);
-    if (status)
-        return status;
-    f->names = *graph->names;
-    return train_create(graph, s, &around, &f->names, &f->schedule, &f->arena, &f->run, &f->error);
-}
-
-static void start(struct fixture *f, const char *text, const struct plm_strategy *s)
-{
-    enum plm_status status = create(f, text, s);
+    enum plm_status status = test_steps_create(f, text, s);
 
     if (status)
         fail_msg("%s", f->error.message);
@@ -62,19 +21,13 @@ static void start(struct fixture *f, const char *text, const struct plm_strategy
         fail_msg("%s", f->error.message);
 }
 
-static void step(struct fixture *f)
+static void step(struct test_steps *f)
 {
     if (train_step(f->run, &f->error))
         fail_msg("%s", f->error.message);
 }
 
-static void finish(struct fixture *f)
-{
-    assert_int_equal(schedule_check(&f->schedule, &f->arena, NULL), PLM_OK);
-    arena_finish(&f->arena);
-}
-
-static const char *events_after(struct fixture *f, size_t first)
+static const char *events_after(struct test_steps *f, size_t first)
 {
     struct buf text = { .arena = &f->arena };
 
@@ -83,45 +36,6 @@ static const char *events_after(struct fixture *f, size_t first)
 }
 
 /* ------------------------------------------------------------------ whole steps */
-
-static int by_size(const void *a, const void *b)
-{
-    plm_bytes x = *(const plm_bytes *)a, y = *(const plm_bytes *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static void write_frees(struct buf *out, plm_bytes *frees, size_t *count)
-{
-    qsort(frees, *count, sizeof *frees, by_size);
-    for (size_t i = 0; i < *count; i++)
-        buf_printf(out, "-%llu ", (unsigned long long)frees[i]);
-    *count = 0;
-}
-
-/* canonical() - all events; the order of what is returned between two allocations has no effect */
-static char *canonical(struct fixture *f)
-{
-    struct buf out = { .arena = &f->arena };
-    plm_bytes *bytes = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
-    plm_bytes *frees = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
-    size_t free_count = 0;
-
-    for (size_t i = 0; i < f->schedule.event_count; i++) {
-        const struct event *e = &f->schedule.events[i];
-
-        if (e->kind == EVENT_FREE)
-            frees[free_count++] = bytes[e->allocation];
-        if (e->kind != EVENT_ALLOC)
-            continue;
-        write_frees(&out, frees, &free_count);
-        bytes[e->allocation] = e->bytes;
-        buf_printf(&out, "+%llu ", (unsigned long long)e->bytes);
-    }
-    write_frees(&out, frees, &free_count);
-    out.text[out.length - 1] = '\0';
-    return out.text;
-}
 
 static const char perceptron[] =
     "plimsoll: 1\n"
@@ -159,13 +73,7 @@ static const char perceptron[] =
     static void name(void **state)                                                                 \
     {                                                                                              \
         static const struct plm_strategy strategy = strategy_;                                     \
-        struct fixture f;                                                                          \
-                                                                                                   \
-        start(&f, perceptron, &strategy);                                                          \
-        step(&f);                                                                                  \
-        step(&f);                                                                                  \
-        assert_string_equal(canonical(&f), events);                                                \
-        finish(&f);                                                                                \
+        test_steps_expect(perceptron, &strategy, events);                                          \
     }
 #include "train-steps.def"
 #undef CASE
@@ -176,7 +84,7 @@ static void marks_stand_where_the_reference_measures(void **state)
     static const char *const names[] = {
         "start", "model_load", "optimizer_init", "fwd", "bwd", "fwd", "bwd", "opt", "end", "fwd"
     };
-    struct fixture f;
+    struct test_steps f;
 
     start(&f, perceptron, &strategy);
     step(&f);
@@ -187,13 +95,16 @@ static void marks_stand_where_the_reference_measures(void **state)
     assert_int_equal(f.schedule.marks[3].step, 0);
     assert_int_equal(f.schedule.marks[6].micro, 1);
     assert_int_equal(f.schedule.marks[9].step, 1);
-    finish(&f);
+    test_steps_finish(&f);
 }
 
 /* ------------------------------------------------------------------ names and calls */
 
 /* evaluate() - a model whose main is @nodes over x, [4, 256] floats, in evaluation: no autograd, no parameters */
-static void evaluate(struct fixture *f, const char *blocks, const char *nodes, const char *expected)
+static void evaluate(struct test_steps *f,
+                     const char *blocks,
+                     const char *nodes,
+                     const char *expected)
 {
     static const struct plm_strategy strategy = { .eval = true };
     char yaml[4096];
@@ -208,12 +119,12 @@ static void evaluate(struct fixture *f, const char *blocks, const char *nodes, c
 
     step(f);
     assert_string_equal(events_after(f, first), expected);
-    finish(f);
+    test_steps_finish(f);
 }
 
 static void a_name_bound_again_lets_go_after_the_operator(void **state)
 {
-    struct fixture f;
+    struct test_steps f;
 
     evaluate(&f, "",
              "    - {as: y, op: exp, in: x}\n"
@@ -235,7 +146,7 @@ static void arguments_live_as_long_as_the_callers_names(void **state)
     static const char nodes[] = "    - {as: y, call: g, in: x}\n"
                                 "    - {as: loss, op: sum, in: y}\n";
     char text[1024];
-    struct fixture f;
+    struct test_steps f;
 
     /* f binds its argument's name again, and its intermediate result goes; y stays until the call has returned */
     snprintf(text, sizeof text, blocks, "call");
@@ -246,7 +157,7 @@ static void arguments_live_as_long_as_the_callers_names(void **state)
 
 static void lists_and_records_keep_what_they_hold(void **state)
 {
-    struct fixture f;
+    struct test_steps f;
 
     evaluate(&f, "",
              "    - {as: l, op: list, in: []}\n"
@@ -265,7 +176,7 @@ static void lists_and_records_keep_what_they_hold(void **state)
 
 static void cat_spreads_a_list(void **state)
 {
-    struct fixture f;
+    struct test_steps f;
 
     evaluate(&f, "",
              "    - {as: l, op: list, in: [x, x]}\n"
@@ -307,10 +218,10 @@ static void parameters_are_registered_in_order_of_use_after_those_that_the_model
                                          "a.conv.weight",      "a.norm.weight",
                                          "a.norm.bias",        "a.norm.running_mean",
                                          "a.norm.running_var", "a.norm.num_batches_tracked" };
-    struct fixture f;
+    struct test_steps f;
     size_t count;
 
-    assert_int_equal(create(&f, modules, &strategy), PLM_OK);
+    assert_int_equal(test_steps_create(&f, modules, &strategy), PLM_OK);
     const struct param *params = train_params(f.run, &count);
 
     assert_int_equal(count, sizeof names / sizeof *names);
@@ -318,40 +229,40 @@ static void parameters_are_registered_in_order_of_use_after_those_that_the_model
         assert_string_equal(names_text(&f.names, params[i].name), names[i]);
     assert_true(params[5].buffer && !params[4].buffer);
     assert_int_equal(params[7].dtype, DTYPE_INT64);
-    finish(&f);
+    test_steps_finish(&f);
 }
 
 static void modules_are_loaded_children_first(void **state)
 {
     static const struct plm_strategy strategy = { .precision = PLM_PRECISION_BF16 };
-    struct fixture f;
+    struct test_steps f;
 
     start(&f, modules, &strategy);
     /* late.weight, a.conv.weight, a.norm: weight, bias, mean, variance, count; then the root's own */
     assert_string_equal(events_after(&f, 0),
                         "<start> +128 +1152 +16 +16 +16 +16 +8 +6 <model_load> <optimizer_init>");
-    finish(&f);
+    test_steps_finish(&f);
 }
 
 static void channels_last_copies_what_has_four_dimensions(void **state)
 {
     static const struct plm_strategy strategy = { .channels_last = true,
                                                   .optimizer = PLM_OPTIMIZER_ADAGRAD };
-    struct fixture f;
+    struct test_steps f;
 
     start(&f, modules, &strategy);
     assert_string_equal(events_after(&f, 0),
                         "<start> +256 +2304 +32 +32 +32 +32 +8 +12 +2304 -2304 <model_load> "
                         "+256 +12 +2304 +32 +32 <optimizer_init>");
-    finish(&f);
+    test_steps_finish(&f);
 }
 
 /* ------------------------------------------------------------------ what is refused */
 
 static void refuse(const struct plm_strategy *strategy, enum plm_status status, const char *message)
 {
-    struct fixture f;
-    enum plm_status got = create(&f, perceptron, strategy);
+    struct test_steps f;
+    enum plm_status got = test_steps_create(&f, perceptron, strategy);
 
     if (!got)
         got = train_load(f.run, &f.error);
@@ -380,9 +291,10 @@ static void options_that_mean_nothing_are_usage_errors(void **state)
 
 static void a_frozen_expression_must_compile(void **state)
 {
-    struct fixture f;
+    struct test_steps f;
 
-    assert_int_equal(create(&f, perceptron, &(struct plm_strategy){ .frozen = "(" }), PLM_OK);
+    assert_int_equal(test_steps_create(&f, perceptron, &(struct plm_strategy){ .frozen = "(" }),
+                     PLM_OK);
     assert_int_equal(train_load(f.run, &f.error), PLM_E_USAGE);
     assert_non_null(strstr(f.error.message, "frozen: '(' is not a regular expression"));
     arena_finish(&f.arena);
@@ -392,7 +304,7 @@ static void what_has_no_effect_is_warned_of(void **state)
 {
     static const struct plm_strategy strategy = { .frozen = "nothing",
                                                   .checkpoint = PLM_CHECKPOINT_FULL };
-    struct fixture f;
+    struct test_steps f;
     size_t count;
 
     start(&f, modules, &strategy);
@@ -401,7 +313,7 @@ static void what_has_no_effect_is_warned_of(void **state)
     assert_int_equal(count, 2);
     assert_non_null(strstr(warnings[0], "checkpoint"));
     assert_string_equal(warnings[1], "frozen: no parameter's name matches 'nothing'");
-    finish(&f);
+    test_steps_finish(&f);
 }
 
 static void a_tie_names_what_an_operator_has(void **state)
@@ -414,13 +326,13 @@ static void a_tie_names_what_an_operator_has(void **state)
         "    - {as: x, op: linear, in: x, features: 4, name: a}\n"
         "    - {as: loss, op: mean, in: x}\n"
         "  out: loss\n";
-    struct fixture f;
+    struct test_steps f;
 
-    assert_int_equal(create(&f, text, &strategy), PLM_E_MODEL);
+    assert_int_equal(test_steps_create(&f, text, &strategy), PLM_E_MODEL);
     assert_string_equal(f.error.message, "tie: no operator has a parameter 'a.wieght' of its own; "
                                          "did you mean 'a.weight'?");
     assert_int_equal(f.error.line, 7);
-    finish(&f);
+    test_steps_finish(&f);
 }
 
 static void one_name_has_one_size(void **state)
@@ -433,9 +345,9 @@ static void one_name_has_one_size(void **state)
         "    - {as: x, op: linear, in: x, features: 16, name: b, tie: a.weight}\n"
         "    - {as: loss, op: sum, in: x}\n"
         "  out: loss\n";
-    struct fixture f;
+    struct test_steps f;
 
-    assert_int_equal(create(&f, text, &strategy), PLM_E_MODEL);
+    assert_int_equal(test_steps_create(&f, text, &strategy), PLM_E_MODEL);
     assert_int_equal(f.error.line, 8);
     assert_string_equal(f.error.message, "linear 'b': 'a.weight' is used with different sizes");
     arena_finish(&f.arena);

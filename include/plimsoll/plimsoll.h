@@ -102,6 +102,7 @@ enum plm_schedule {
     PLM_SCHEDULE_ZERO_BUBBLE
 };
 enum plm_reshard { PLM_RESHARD_DEFAULT, PLM_RESHARD_TRUE, PLM_RESHARD_FALSE, PLM_RESHARD_TO };
+enum plm_rotate { PLM_ROTATE_ALLGATHER, PLM_ROTATE_ALLTOALL };
 enum plm_reduced { PLM_REDUCED_DEFAULT, PLM_REDUCED_FP32, PLM_REDUCED_BF16, PLM_REDUCED_FP16 };
 enum plm_switch { PLM_SWITCH_DEFAULT, PLM_SWITCH_TRUE, PLM_SWITCH_FALSE };
 enum plm_offload { PLM_OFFLOAD_NONE, PLM_OFFLOAD_OPTIMIZER, PLM_OFFLOAD_ALL };
@@ -145,7 +146,9 @@ struct plm_parallel {
     enum plm_recompute recompute;
     enum plm_recompute_method recompute_method;
     int64_t recompute_layers; /* of a chunk, or of a stage; 0: 1 */
-    double bucket_cap_mb;                                 /* 0: the framework's */
+    int64_t cp;               /* context parallelism: ranks that share a sequence */
+    enum plm_rotate rotate;   /* how its keys and values travel */
+    double bucket_cap_mb;     /* 0: the framework's */
     bool gradient_as_bucket_view, find_unused_parameters; /* of DistributedDataParallel */
     enum plm_reshard reshard;
     int64_t reshard_to;

@@ -225,6 +225,25 @@ void tensor_set_data(struct tensor *x, struct tensor *from)
     x->storage = from->storage;
 }
 
+void tensor_resize(struct tensor *x, unsigned dims, const int64_t *sizes)
+{
+    if (!x || dims > TENSOR_DIMS)
+        return;
+    struct storage *storage = x->storage;
+
+    x->dims = dims;
+    memcpy(x->sizes, sizes, dims * sizeof *sizes);
+    tensor_contiguous_strides(dims, sizes, x->strides);
+    plm_bytes bytes = tensor_bytes(x);
+
+    if (bytes <= storage->bytes)
+        return;
+    uint32_t allocation = ghost_alloc(x->ghost, bytes);
+
+    ghost_free(x->ghost, storage->allocation);
+    *storage = (struct storage){ .bytes = bytes, .refs = storage->refs, .allocation = allocation };
+}
+
 struct tensor *tensor_ref(struct tensor *x)
 {
     if (x)

@@ -81,6 +81,9 @@ void tensor_restore_storage(struct tensor *x);
 /* tensor_set_data() - x.data = from: @x is over the memory of @from from now on, and lets go of its own */
 void tensor_set_data(struct tensor *x, struct tensor *from);
 
+/* tensor_resize() - x.resize_(sizes): contiguous, over the same memory, or over new memory where that is too small */
+void tensor_resize(struct tensor *x, unsigned dims, const int64_t *sizes);
+
 /* tensor_ref() - one more reference to the same tensor; returns @x */
 struct tensor *tensor_ref(struct tensor *x);
 void tensor_drop(struct tensor *x);

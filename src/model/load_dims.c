@@ -22,6 +22,7 @@ static const char *const run_names[MODEL_RUN_COUNT] = {
     [MODEL_TP] = "tp",
     [MODEL_SEQUENCE_PARALLEL] = "sequence_parallel",
     [MODEL_RECOMPUTE_SELECTIVE] = "recompute_selective",
+    [MODEL_CP] = "cp",
     [MODEL_PYTORCH] = "pytorch",
     [MODEL_GRAD_ENABLED] = "grad_enabled",
 };

@@ -30,6 +30,7 @@ enum {
     MODEL_TP,
     MODEL_SEQUENCE_PARALLEL,
     MODEL_RECOMPUTE_SELECTIVE,
+    MODEL_CP,
     MODEL_PYTORCH,
     MODEL_GRAD_ENABLED,
     MODEL_RUN_COUNT
@@ -215,6 +216,7 @@ struct graph_settings {
     bool autocast;            /* the forward runs under autocast */
     bool half;                /* parameters are float16 */
     int64_t tp;               /* ranks of tensor parallelism; 0 is 1 */
+    int64_t cp;               /* ranks of context parallelism, which share out seq; 0 is 1 */
     bool sequence_parallel;   /* Megatron's */
     bool recompute_selective; /* Megatron's: attention alone is recomputed */
     int64_t pytorch;          /* 100 times the major version and the minor; 0: newer than all */

@@ -109,12 +109,19 @@ enum plm_status model_globals(const struct model *model,
                               struct plm_error *reterr)
 {
     struct value *values = arena_array(arena, struct value, model->global_count);
+    int64_t cp = settings->cp > 1 ? settings->cp : 1;
+    int64_t seq = settings->seq ? settings->seq : model->seq;
     enum plm_status status = PLM_OK;
 
     if (settings->batch < 0 || settings->seq < 0)
         return plm_fail(reterr, PLM_E_RANGE, "batch and seq must be positive");
+    if (cp > 1 && seq % (2 * cp) != 0)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "cp: a sequence is shared out in two chunks for each rank: %lld tokens are "
+                        "not a multiple of 2 × %lld",
+                        (long long)seq, (long long)cp);
     values[MODEL_BATCH] = integer(settings->batch ? settings->batch : model->batch);
-    values[MODEL_SEQ] = integer(settings->seq ? settings->seq : model->seq);
+    values[MODEL_SEQ] = integer(seq / cp);
     values[MODEL_TRAINING] = truth(settings->training);
     values[MODEL_CHECKPOINTING] = truth(settings->checkpointing);
     values[MODEL_READS_ZERO] = truth(settings->reads_zero);
@@ -123,6 +130,7 @@ enum plm_status model_globals(const struct model *model,
     values[MODEL_TP] = integer(settings->tp ? settings->tp : 1);
     values[MODEL_SEQUENCE_PARALLEL] = truth(settings->sequence_parallel);
     values[MODEL_RECOMPUTE_SELECTIVE] = truth(settings->recompute_selective);
+    values[MODEL_CP] = integer(cp);
     values[MODEL_PYTORCH] = integer(settings->pytorch ? settings->pytorch : GRAPH_PYTORCH_NEWEST);
     values[MODEL_GRAD_ENABLED] = truth(false); /* decided node by node, see graph.c */
     for (size_t i = 0; i < model->option_count; i++)

@@ -26,7 +26,7 @@ struct tensor *attention_heads(struct tensor *x)
     return y;
 }
 
-bool attention_records(const struct attention *a)
+static bool records(const struct attention *a)
 {
     return a->g->grad_enabled &&
            (a->query->requires_grad || a->key->requires_grad || a->value->requires_grad);
@@ -76,7 +76,7 @@ static bool flash_runs(const struct attention *a)
     return common(a) && !a->mask && cc >= 80 && is_16_bit(a) && size <= 256 &&
            size == a->key->sizes[3] && size == a->value->sizes[3] &&
            (!a->causal || a->query->sizes[2] == a->key->sizes[2]) &&
-           !(small_chip && large_heads && attention_records(a));
+           !(small_chip && large_heads && a->records);
 }
 
 /* minimum_gemm_alignment() */
@@ -106,20 +106,18 @@ static bool cudnn_runs(const struct attention *a)
            a->key->sizes[2] > 1 && !tensor_requires_grad(a->mask);
 }
 
-typedef struct tensor *kernel_function(const struct attention *a);
-
-static kernel_function *choose(const struct attention *a)
+static enum attention_kind choose(const struct attention *a)
 {
     int cc = a->g->around.cc;
     bool cudnn_first = a->g->around.framework->cudnn_first && (cc == 90 || cc == 100 || cc == 103);
 
     if (cudnn_first && cudnn_runs(a))
-        return attention_cudnn;
+        return ATTENTION_CUDNN;
     if (flash_runs(a))
-        return attention_flash;
+        return ATTENTION_FLASH;
     if (efficient_runs(a))
-        return attention_efficient;
-    return attention_math;
+        return ATTENTION_EFFICIENT;
+    return ATTENTION_MATH;
 }
 
 /* ------------------------------------------------------------------ the operator */
@@ -198,6 +196,14 @@ static bool check(struct ghost *g, const struct attention *a)
     return true;
 }
 
+static struct tensor *run(enum attention_kind kind, const struct attention *a)
+{
+    if (a->ring.size > 1)
+        return attention_ring(kind, a);
+    return kind == ATTENTION_MATH ? attention_math(a)
+                                  : attention_recorded(attention_fused(kind), a);
+}
+
 void op_scaled_dot_product_attention(struct ghost *g,
                                      const struct op_args *args,
                                      struct tensor **ret)
@@ -212,25 +218,28 @@ void op_scaled_dot_product_attention(struct ghost *g,
         .dropout = g->training ? op_real(args, KEY_P) : 0,
         .causal = op_int(args, KEY_IS_CAUSAL),
         .gqa = op_int(args, KEY_ENABLE_GQA),
+        .ring = args->ring,
     };
 
     if (!check(g, &a))
         return;
+    a.records = records(&a);
     if (mask && a.causal) {
         ghost_fail(g, PLM_E_MODEL, "a mask and is_causal exclude each other");
         return;
     }
-    kernel_function *kernel = choose(&a);
+    enum attention_kind kind = choose(&a);
     TENSOR_AUTO *converted =
         mask && mask->dtype == DTYPE_BOOL ? float_mask(g, mask, a.query->dtype) : tensor_ref(mask);
 
     a.mask = converted;
-    if (a.mask && kernel == attention_efficient) { /* takes its place */
+    if (a.mask && kind == ATTENTION_EFFICIENT) { /* takes its place */
         struct tensor *aligned = aligned_mask(&a);
 
         tensor_drop(converted);
         converted = aligned;
         a.mask = aligned;
     }
-    ret[0] = g->halt ? NULL : kernel(&a);
+    if (!g->halt)
+        ret[0] = kind == ATTENTION_FLASH ? attention_padded(&a, run) : run(kind, &a);
 }

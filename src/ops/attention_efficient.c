@@ -10,18 +10,6 @@
 #include "ops/attention.h"
 #include "ops/views.h"
 
-enum {
-    SAVED_QUERY,
-    SAVED_KEY,
-    SAVED_VALUE,
-    SAVED_MASK,
-    SAVED_OUT,
-    SAVED_LSE,
-    SAVED_SEED,
-    SAVED_OFFSET,
-    SAVED_COUNT
-};
-
 static int64_t round_up(int64_t n, int64_t unit)
 {
     return (n + unit - 1) / unit * unit;
@@ -126,29 +114,21 @@ static struct tensor *mask_gradient(struct ghost *g, enum dtype dtype, const str
     return part;
 }
 
-static void efficient_apply(struct ghost *g,
-                            struct node *n,
-                            struct tensor *const *grads,
-                            struct tensor **ret)
+static void efficient_back(const struct attention *a,
+                           const struct attention_result *result,
+                           struct tensor *grad,
+                           bool wants_mask,
+                           struct tensor *ret[4])
 {
-    TENSOR_AUTO *query = node_saved(n, SAVED_QUERY);
-    TENSOR_AUTO *key = node_saved(n, SAVED_KEY);
-    TENSOR_AUTO *value = node_saved(n, SAVED_VALUE);
-    TENSOR_AUTO *mask = node_saved(n, SAVED_MASK);
-    TENSOR_AUTO *out = node_saved(n, SAVED_OUT);
-    TENSOR_AUTO *lse = node_saved(n, SAVED_LSE);
-    TENSOR_AUTO *seed = node_saved(n, SAVED_SEED);
-    TENSOR_AUTO *offset = node_saved(n, SAVED_OFFSET);
-
-    if (g->halt)
-        return;
-    TENSOR_AUTO *grad = contiguous_heads(grads[0]);
-    TENSOR_AUTO *grad_query = heads_like(g, query);
-    TENSOR_AUTO *grad_key = heads_like(g, key);
-    TENSOR_AUTO *grad_value = heads_like(g, value);
-    TENSOR_AUTO *grad_mask = node_needs(n, 3) ? mask_gradient(g, query->dtype, mask) : NULL;
+    struct ghost *g = a->g;
+    struct tensor *query = a->query, *key = a->key, *value = a->value;
+    TENSOR_AUTO *inner_grad = contiguous_heads(grad);
     bool shared = query->sizes[1] != key->sizes[1];
 
+    ret[0] = heads_like(g, query);
+    ret[1] = heads_like(g, key);
+    ret[2] = heads_like(g, value);
+    ret[3] = wants_mask ? mask_gradient(g, query->dtype, a->mask) : NULL;
     g->category = CATEGORY_TEMPORARY;
     TENSOR_AUTO *wide_key = shared ? heads_new(g, key->dtype, key->sizes[0], query->sizes[1],
                                                key->sizes[2], key->sizes[3])
@@ -160,42 +140,34 @@ static void efficient_apply(struct ghost *g,
     TENSOR_AUTO *workspace = tensor_new_bytes(g, backward_workspace(g, query, key));
 
     g->category = CATEGORY_ACTIVATION_GRADIENT;
-    ret[0] = node_needs(n, 0) ? tensor_take(&grad_query) : NULL;
-    ret[1] = node_needs(n, 1) ? tensor_take(&grad_key) : NULL;
-    ret[2] = node_needs(n, 2) ? tensor_take(&grad_value) : NULL;
-    ret[3] = node_needs(n, 3) ? tensor_take(&grad_mask) : NULL;
 }
 
-static const struct backward efficient_backward = { "ScaledDotProductEfficientAttentionBackward0",
-                                                    efficient_apply };
-
-struct tensor *attention_efficient(const struct attention *a)
+static void efficient(const struct attention *a, struct attention_result *ret)
 {
     struct ghost *g = a->g;
     struct tensor *q = a->query;
-    bool records = attention_records(a);
     bool seeds = g->around.framework->efficient_seeds && a->dropout == 0;
-    struct node *n =
-        node_new(g, &efficient_backward, (struct tensor *[]){ q, a->key, a->value, a->mask }, 4,
-                 SAVED_COUNT, 0);
 
-    node_save(n, SAVED_QUERY, q);
-    node_save(n, SAVED_KEY, a->key);
-    node_save(n, SAVED_VALUE, a->value);
-    node_save(n, SAVED_MASK, a->mask);
-    TENSOR_AUTO *seed = seeds ? tensor_new_bytes(g, 8) : NULL;
-    TENSOR_AUTO *offset = seeds ? tensor_new_bytes(g, 8) : NULL;
-    struct tensor *out =
-        heads_new(g, q->dtype, q->sizes[0], q->sizes[1], q->sizes[2], a->value->sizes[3]);
-    TENSOR_AUTO *lse = tensor_new_sizes(g, DTYPE_FLOAT32, q->sizes[0], q->sizes[1],
-                                        records ? round_up(q->sizes[2], 32) : 0);
-
-    node_save_output(n, SAVED_OUT, out);
-    node_save_output(n, SAVED_LSE, lse);
-    node_save_output(n, SAVED_SEED, seed);
-    node_save_output(n, SAVED_OFFSET, offset);
-    return node_attach(n, out);
+    ret->rest[0] = seeds ? tensor_new_bytes(g, 8) : NULL;
+    ret->rest[1] = seeds ? tensor_new_bytes(g, 8) : NULL;
+    ret->out = heads_new(g, q->dtype, q->sizes[0], q->sizes[1], q->sizes[2], a->value->sizes[3]);
+    ret->lse = tensor_new_sizes(g, DTYPE_FLOAT32, q->sizes[0], q->sizes[1],
+                                a->records ? round_up(q->sizes[2], 32) : 0);
 }
+
+static void efficient_apply(struct ghost *g,
+                            struct node *n,
+                            struct tensor *const *grads,
+                            struct tensor **ret)
+{
+    attention_apply(&attention_efficient, n, grads, ret);
+}
+
+static const struct backward efficient_recorded = { "ScaledDotProductEfficientAttentionBackward0",
+                                                    efficient_apply };
+
+const struct attention_kernel attention_efficient = { efficient, efficient_back,
+                                                      &efficient_recorded };
 
 /* ------------------------------------------------------------------ cuDNN */
 
@@ -228,57 +200,42 @@ static plm_bytes cudnn_workspace(struct ghost *g,
     return 4 * rows * size + 4 * rows + 256 + (query->sizes[1] != key->sizes[1] ? 4 * wide : 0);
 }
 
+static void cudnn_back(const struct attention *a,
+                       const struct attention_result *result,
+                       struct tensor *grad,
+                       bool wants_mask,
+                       struct tensor *ret[4])
+{
+    struct ghost *g = a->g;
+
+    ret[0] = tensor_like(g, a->query, a->query->dtype);
+    ret[1] = tensor_like(g, a->key, a->key->dtype);
+    ret[2] = tensor_like(g, a->value, a->value->dtype);
+    ghost_workspace(g, cudnn_workspace(g, a->query, a->key, true));
+}
+
+static void cudnn(const struct attention *a, struct attention_result *ret)
+{
+    struct ghost *g = a->g;
+    struct tensor *q = a->query;
+
+    ret->rest[0] = tensor_new_bytes(g, 8);
+    ret->rest[1] = tensor_new_bytes(g, 8);
+    ret->out = tensor_like(g, q, q->dtype);
+    ret->lse =
+        tensor_new_sizes(g, DTYPE_FLOAT32, q->sizes[0], q->sizes[1], a->records ? q->sizes[2] : 0);
+    ghost_workspace(g, cudnn_workspace(g, q, a->key, false));
+}
+
 static void cudnn_apply(struct ghost *g,
                         struct node *n,
                         struct tensor *const *grads,
                         struct tensor **ret)
 {
-    TENSOR_AUTO *query = node_saved(n, SAVED_QUERY);
-    TENSOR_AUTO *key = node_saved(n, SAVED_KEY);
-    TENSOR_AUTO *value = node_saved(n, SAVED_VALUE);
-    TENSOR_AUTO *mask = node_saved(n, SAVED_MASK);
-    TENSOR_AUTO *out = node_saved(n, SAVED_OUT);
-    TENSOR_AUTO *lse = node_saved(n, SAVED_LSE);
-    TENSOR_AUTO *seed = node_saved(n, SAVED_SEED);
-    TENSOR_AUTO *offset = node_saved(n, SAVED_OFFSET);
-
-    if (g->halt)
-        return;
-    TENSOR_AUTO *grad_query = tensor_like(g, query, query->dtype);
-    TENSOR_AUTO *grad_key = tensor_like(g, key, key->dtype);
-    TENSOR_AUTO *grad_value = tensor_like(g, value, value->dtype);
-
-    ghost_workspace(g, cudnn_workspace(g, query, key, true));
-    ret[0] = node_needs(n, 0) ? tensor_take(&grad_query) : NULL;
-    ret[1] = node_needs(n, 1) ? tensor_take(&grad_key) : NULL;
-    ret[2] = node_needs(n, 2) ? tensor_take(&grad_value) : NULL;
+    attention_apply(&attention_cudnn, n, grads, ret);
 }
 
-static const struct backward cudnn_backward = { "ScaledDotProductCudnnAttentionBackward0",
+static const struct backward cudnn_recorded = { "ScaledDotProductCudnnAttentionBackward0",
                                                 cudnn_apply };
 
-struct tensor *attention_cudnn(const struct attention *a)
-{
-    struct ghost *g = a->g;
-    struct tensor *q = a->query;
-    bool records = attention_records(a);
-    struct node *n =
-        node_new(g, &cudnn_backward, (struct tensor *[]){ q, a->key, a->value }, 3, SAVED_COUNT, 0);
-
-    node_save(n, SAVED_QUERY, q);
-    node_save(n, SAVED_KEY, a->key);
-    node_save(n, SAVED_VALUE, a->value);
-    node_save(n, SAVED_MASK, a->mask);
-    TENSOR_AUTO *seed = tensor_new_bytes(g, 8);
-    TENSOR_AUTO *offset = tensor_new_bytes(g, 8);
-    struct tensor *out = tensor_like(g, q, q->dtype);
-    TENSOR_AUTO *lse =
-        tensor_new_sizes(g, DTYPE_FLOAT32, q->sizes[0], q->sizes[1], records ? q->sizes[2] : 0);
-
-    ghost_workspace(g, cudnn_workspace(g, q, a->key, false));
-    node_save_output(n, SAVED_OUT, out);
-    node_save_output(n, SAVED_LSE, lse);
-    node_save_output(n, SAVED_SEED, seed);
-    node_save_output(n, SAVED_OFFSET, offset);
-    return node_attach(n, out);
-}
+const struct attention_kernel attention_cudnn = { cudnn, cudnn_back, &cudnn_recorded };

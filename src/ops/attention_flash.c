@@ -9,17 +9,6 @@
 #include "ops/attention.h"
 #include "ops/views.h"
 
-enum {
-    SAVED_QUERY,
-    SAVED_KEY,
-    SAVED_VALUE,
-    SAVED_OUT,
-    SAVED_LSE,
-    SAVED_RNG,
-    SAVED_UNUSED,
-    SAVED_COUNT
-};
-
 static int64_t round_up(int64_t n, int64_t unit)
 {
     return (n + unit - 1) / unit * unit;
@@ -98,29 +87,22 @@ static struct tensor *contiguous_heads(struct tensor *x)
     return kernel_contiguous(inner);
 }
 
-static void flash_apply(struct ghost *g,
-                        struct node *n,
-                        struct tensor *const *grads,
-                        struct tensor **ret)
+static void backward(const struct attention *a,
+                     const struct attention_result *result,
+                     struct tensor *grad,
+                     bool wants_mask,
+                     struct tensor *ret[4])
 {
-    TENSOR_AUTO *query = node_saved(n, SAVED_QUERY);
-    TENSOR_AUTO *key = node_saved(n, SAVED_KEY);
-    TENSOR_AUTO *value = node_saved(n, SAVED_VALUE);
-    TENSOR_AUTO *out = node_saved(n, SAVED_OUT);
-    TENSOR_AUTO *lse = node_saved(n, SAVED_LSE);
-    TENSOR_AUTO *rng = node_saved(n, SAVED_RNG);
-    TENSOR_AUTO *unused = node_saved(n, SAVED_UNUSED);
-
-    if (g->halt)
-        return;
+    struct ghost *g = a->g;
+    struct tensor *query = a->query, *key = a->key, *value = a->value;
     int64_t batch = query->sizes[0], heads = query->sizes[1], size = query->sizes[3];
     int64_t rows = round_up(query->sizes[2], 128);
-    TENSOR_AUTO *grad = contiguous_heads(grads[0]);
-    TENSOR_AUTO *output = contiguous_heads(out);
-    TENSOR_AUTO *grad_query = like_heads(g, query);
-    TENSOR_AUTO *grad_key = like_heads(g, key);
-    TENSOR_AUTO *grad_value = like_heads(g, value);
+    TENSOR_AUTO *inner_grad = contiguous_heads(grad);
+    TENSOR_AUTO *inner_out = contiguous_heads(result->out);
 
+    ret[0] = like_heads(g, query);
+    ret[1] = like_heads(g, key);
+    ret[2] = like_heads(g, value);
     g->category = CATEGORY_TEMPORARY;
     TENSOR_AUTO *softmax_sum = tensor_new_sizes(g, DTYPE_FLOAT32, batch, heads, rows);
     TENSOR_AUTO *query_sum =
@@ -132,32 +114,20 @@ static void flash_apply(struct ghost *g,
             tensor_new_sizes(g, key->dtype, batch, key->sizes[2], heads, size);
     }
     g->category = CATEGORY_ACTIVATION_GRADIENT;
-    ret[0] = node_needs(n, 0) ? tensor_take(&grad_query) : NULL;
-    ret[1] = node_needs(n, 1) ? tensor_take(&grad_key) : NULL;
-    ret[2] = node_needs(n, 2) ? tensor_take(&grad_value) : NULL;
 }
 
-static const struct backward flash_backward = { "ScaledDotProductFlashAttentionBackward0",
-                                                flash_apply };
-
-static struct tensor *flash(const struct attention *a)
+static void forward(const struct attention *a, struct attention_result *ret)
 {
     struct ghost *g = a->g;
     struct tensor *q = a->query;
-    struct node *n =
-        node_new(g, &flash_backward, (struct tensor *[]){ q, a->key, a->value }, 3, SAVED_COUNT, 0);
-
-    node_save(n, SAVED_QUERY, q);
-    node_save(n, SAVED_KEY, a->key);
-    node_save(n, SAVED_VALUE, a->value);
     int64_t batch = q->sizes[0], heads = q->sizes[1], rows = q->sizes[2];
     int64_t splits = splits_of(a);
     bool random = a->dropout > 0 || g->around.framework->flash_rng_always;
-    struct tensor *out = like_heads(g, q);
-    TENSOR_AUTO *lse = tensor_new_sizes(g, DTYPE_FLOAT32, batch, heads, rows);
-    TENSOR_AUTO *lse_parts = NULL;
     TENSOR_AUTO *out_parts = NULL;
+    TENSOR_AUTO *lse_parts = NULL;
 
+    ret->out = like_heads(g, q);
+    ret->lse = tensor_new_sizes(g, DTYPE_FLOAT32, batch, heads, rows);
     if (splits > 1) {
         enum category outer = g->category;
 
@@ -171,21 +141,26 @@ static struct tensor *flash(const struct attention *a)
             tensor_drop(tensor_take(&out_parts));
         }
     }
-    TENSOR_AUTO *rng = random ? tensor_new_bytes(g, 16) : NULL;
-    TENSOR_AUTO *unused = random ? tensor_new_bytes(g, 8) : NULL;
-
+    if (!random)
+        return;
+    ret->rest[0] = tensor_new_bytes(g, 16);
+    ret->rest[1] = tensor_new_bytes(g, 8);
     if (a->dropout > 0) { /* the state that dropout draws takes the place of the empty one */
         struct tensor *drawn = tensor_new_bytes(g, 16);
 
-        tensor_drop(rng);
-        rng = drawn;
+        tensor_drop(ret->rest[0]);
+        ret->rest[0] = drawn;
     }
-    node_save_output(n, SAVED_OUT, out);
-    node_save_output(n, SAVED_LSE, lse);
-    node_save_output(n, SAVED_RNG, rng);
-    node_save_output(n, SAVED_UNUSED, unused);
-    return node_attach(n, out);
 }
+
+static void apply(struct ghost *g, struct node *n, struct tensor *const *grads, struct tensor **ret)
+{
+    attention_apply(&attention_flash, n, grads, ret);
+}
+
+static const struct backward recorded = { "ScaledDotProductFlashAttentionBackward0", apply };
+
+const struct attention_kernel attention_flash = { forward, backward, &recorded };
 
 /* pad_last_dim<8>() */
 static struct tensor *padded(struct tensor *x)
@@ -195,7 +170,9 @@ static struct tensor *padded(struct tensor *x)
     return over == 0 ? tensor_ref(x) : view_pad(x, (int64_t[]){ 0, 8 - over }, 2);
 }
 
-struct tensor *attention_flash(const struct attention *a)
+struct tensor *attention_padded(const struct attention *a,
+                                struct tensor *(*call)(enum attention_kind kind,
+                                                       const struct attention *a))
 {
     struct attention inner = *a;
     int64_t size = a->query->sizes[3];
@@ -208,7 +185,7 @@ struct tensor *attention_flash(const struct attention *a)
     inner.query = query;
     inner.key = key;
     inner.value = value;
-    TENSOR_AUTO *out = flash(&inner);
+    TENSOR_AUTO *out = call(ATTENTION_FLASH, &inner);
 
     return size % 8 == 0 ? tensor_take(&out) : view_slice(out, -1, 0, size, 1);
 }

@@ -9,6 +9,12 @@
 
 #include "ghost/autograd.h"
 
+/* struct context_ring - this rank's place in context parallelism; a size of 0 or 1: there is none */
+struct context_ring {
+    int64_t size, rank;
+    bool all_to_all; /* keys and values go from rank to rank; otherwise they are gathered at once */
+};
+
 /* struct op_args - one call of an operator */
 struct op_args {
     enum op_kind op;
@@ -20,6 +26,7 @@ struct op_args {
     int64_t ranks;
     bool
         sequence_parallel; /* Megatron's: between split layers each rank has a part of the sequence */
+    struct context_ring ring;
 };
 
 /* struct op_owner - who gives an operator its parameters */

@@ -1,5 +1,5 @@
 /*
- * ops/values.c - rows whose operators work on lists and records
+ * ops/values.c - rows whose operators work on lists and records, or on the training script
  *
  * Whoever executes a model handles these itself, since a list is no tensor. Called as operators on tensors they say so.
  */
@@ -18,3 +18,4 @@ VALUE_OPERATOR(pop)
 VALUE_OPERATOR(item)
 VALUE_OPERATOR(record)
 VALUE_OPERATOR(field)
+VALUE_OPERATOR(context_parallel)

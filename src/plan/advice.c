@@ -157,6 +157,12 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
         list[count++] = "clip-grad-norm over the stages of a pipeline (mirrors torchtitan)";
     if (s->parallel.pp > 1 && s->parallel.tp > 1)
         list[count++] = "pp together with tp";
+    if (s->parallel.cp > 1 && s->parallel.tp > 1)
+        list[count++] = "cp together with tp";
+    if (s->parallel.cp > 1 && s->parallel.hsdp_shard > 0)
+        list[count++] = "cp together with hsdp";
+    if (s->parallel.cp > 1 && strcmp(sim->framework->name, "pytorch-2.15") != 0)
+        list[count++] = "cp under an older framework (ring attention is that of pytorch-2.15)";
     if (s->parallel.pp > 1 && strcmp(sim->framework->name, "pytorch-2.15") != 0)
         list[count++] = "pp under an older framework (the schedules are those of pytorch-2.15)";
     result->unverified = list;

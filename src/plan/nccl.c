@@ -33,15 +33,16 @@ struct nccl_bytes nccl_bytes(const struct plm_strategy *strategy)
 
     if (strategy->assume_ghostgpu)
         return sum;
-    add_communicator(&sum, p->ddp > 0 ? p->ddp : p->zero_optimizer);
+    add_communicator(&sum, mesh_reduced(p, p->ddp > 0 ? p->ddp : p->zero_optimizer));
     add_communicator(&sum, p->data_parallel);
-    add_communicator(&sum, p->fsdp);
+    add_communicator(&sum, mesh_reduced(p, p->fsdp));
     add_communicator(&sum, p->fsdp1);
     add_communicator(&sum, p->hsdp_replicate);
-    add_communicator(&sum, p->hsdp_shard);
+    add_communicator(&sum, mesh_reduced(p, p->hsdp_shard));
     add_communicator(&sum, p->zero > 0 ? mesh_sizes(p).data : 0);
     add_communicator(&sum, p->megatron);
     add_communicator(&sum, p->tp);
+    add_communicator(&sum, p->cp);
     add_communicator(&sum, p->pp);
     return sum;
 }

@@ -53,9 +53,25 @@ static size_t shards(const struct plm_parallel *p, struct arena *arena, struct k
     return count > 1 ? 2 : 0;
 }
 
+/* chunks() - ranks of a ring differ in when they attend to half of their queries, and when to half of the keys */
+static size_t chunks(const struct plm_parallel *p, struct arena *arena, struct kind **ret)
+{
+    size_t count = p->cp > 1 ? (size_t)p->cp : 0;
+
+    *ret = arena_array(arena, struct kind, count);
+    for (size_t i = 0; i < count; i++) {
+        struct buf name = { .arena = arena };
+
+        buf_printf(&name, "sequence part %zu", i);
+        (*ret)[i] = (struct kind){ buf_string(&name), (int64_t)i };
+    }
+    return count;
+}
+
 static const struct direction directions[] = {
     { offsetof(struct mesh_place, pipeline), stages },
     { offsetof(struct mesh_place, data), shards },
+    { offsetof(struct mesh_place, context), chunks },
 };
 
 enum { DIRECTIONS = sizeof directions / sizeof directions[0] };

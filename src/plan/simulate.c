@@ -135,25 +135,27 @@ static enum plm_status build_graph(const struct subject *subject,
     for (size_t i = 0; i < s->setting_count; i++)
         settings[subject->setting_count + i] =
             (struct model_setting){ s->settings[i].name, s->settings[i].value };
-    enum plm_status status = graph_build(subject->model,
-                                         &(struct graph_settings){
-                                             .settings = settings,
-                                             .setting_count = count,
-                                             .batch = s->batch,
-                                             .seq = s->seq,
-                                             .training = !s->eval,
-                                             .checkpointing = s->checkpoint != PLM_CHECKPOINT_NONE || s->parallel.recompute != PLM_RECOMPUTE_NONE,
-                                             .autocast = s->precision == PLM_PRECISION_AMP_BF16 ||
-                                                         s->precision == PLM_PRECISION_AMP_FP16,
-                                             .half = s->precision == PLM_PRECISION_FP16,
-                                             .tp = s->parallel.tp,
-                                             .sequence_parallel = s->parallel.sequence_parallel,
-                                             .recompute_selective = s->parallel.recompute ==
-                                                                    PLM_RECOMPUTE_SELECTIVE,
-                                             .pytorch = sim->framework->version,
-                                             .reads_zero = s->assume_ghostgpu,
-                                         },
-                                         &sim->arena, &sim->graph, reterr);
+    enum plm_status status =
+        graph_build(subject->model,
+                    &(struct graph_settings){
+                        .settings = settings,
+                        .setting_count = count,
+                        .batch = s->batch,
+                        .seq = s->seq,
+                        .training = !s->eval,
+                        .checkpointing = s->checkpoint != PLM_CHECKPOINT_NONE ||
+                                         s->parallel.recompute != PLM_RECOMPUTE_NONE,
+                        .autocast = s->precision == PLM_PRECISION_AMP_BF16 ||
+                                    s->precision == PLM_PRECISION_AMP_FP16,
+                        .half = s->precision == PLM_PRECISION_FP16,
+                        .tp = s->parallel.tp,
+                        .sequence_parallel = s->parallel.sequence_parallel,
+                        .recompute_selective = s->parallel.recompute == PLM_RECOMPUTE_SELECTIVE,
+                        .cp = s->parallel.cp,
+                        .pytorch = sim->framework->version,
+                        .reads_zero = s->assume_ghostgpu,
+                    },
+                    &sim->arena, &sim->graph, reterr);
 
     if (status == PLM_OK)
         sim->names = *sim->graph->names; /* the run adds to them */

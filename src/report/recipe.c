@@ -154,6 +154,9 @@ static void add_parallel(struct items *items,
     add_used(items, "zero", p->zero);
     add_used(items, "tp", p->tp);
     add_megatron(items, p);
+    add_used(items, "cp", p->cp);
+    if (p->rotate != PLM_ROTATE_ALLGATHER)
+        add_text(items, "cp_rotate", words_rotate.items[p->rotate], false);
     add_pipeline(items, p, plan);
 }
 

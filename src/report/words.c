@@ -60,6 +60,10 @@ WORDS(words_reduced,
       [PLM_REDUCED_BF16] = "bf16",
       [PLM_REDUCED_FP16] = "fp16");
 
+WORDS(words_rotate,
+      [PLM_ROTATE_ALLGATHER] = "allgather",
+      [PLM_ROTATE_ALLTOALL] = "alltoall");
+
 WORDS(words_reshard,
       [PLM_RESHARD_DEFAULT] = "default",
       [PLM_RESHARD_TRUE] = "true",

@@ -48,7 +48,7 @@ struct ddp {
 
 static int64_t rank_count(const struct plm_parallel *p)
 {
-    return p->ddp > 0 ? p->ddp : p->zero_optimizer;
+    return mesh_reduced(p, p->ddp > 0 ? p->ddp : p->zero_optimizer);
 }
 
 /* is_synchronized() - the script wraps every micro-batch but the last in no_sync() */

@@ -123,6 +123,7 @@ static void run_operator(struct run *run, const struct graph_step *step, struct 
         .ranks = run->strategy->parallel.tp,
         .sequence_parallel =
             run->strategy->parallel.tp > 1 && run->strategy->parallel.sequence_parallel,
+        .ring = run->ring,
     };
 
     bool hooked = run->wrapper && run->wrapper->before_operator && run->owned[step->node][0];

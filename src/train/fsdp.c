@@ -13,6 +13,7 @@
 #include "base/num.h"
 #include "ghost/autocast.h"
 #include "train/fsdp.h"
+#include "train/mesh.h"
 
 extern const struct wrapper wrapper_tensor_parallel; /* tensor_parallel.c */
 
@@ -111,11 +112,12 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
 {
     const struct plm_parallel *parallel = &run->strategy->parallel;
     struct fsdp *fsdp = arena_new(run->arena, struct fsdp);
+    struct mesh_place place = mesh_place(parallel, parallel->rank);
     bool hybrid = parallel->hsdp_shard > 0;
 
     *fsdp = (struct fsdp){
         .run = run,
-        .shards = hybrid ? parallel->hsdp_shard : parallel->fsdp,
+        .shards = mesh_reduced(parallel, hybrid ? parallel->hsdp_shard : parallel->fsdp),
         .replicas = hybrid ? parallel->hsdp_replicate : 1,
         .param_dtype = reduced_dtype(parallel->param_dtype),
         .reduce_dtype = reduced_dtype(parallel->reduce_dtype),
@@ -123,7 +125,7 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
         .reduces = true,
         .finalizes = run->pipeline != NULL,
     };
-    fsdp->rank = parallel->rank % fsdp->shards;
+    fsdp->rank = (place.data * mesh_sizes(parallel).context + place.context) % fsdp->shards;
     enum plm_status status = check(fsdp, run->strategy, reterr);
 
     if (!status && parallel->tp > 0)

@@ -120,6 +120,10 @@ struct run {
     size_t
         group_end; /* where the optimizer's second group begins among the trained; 0: one group */
 
+    /* context parallelism; context is NULL where there is none */
+    struct context_ring ring;
+    struct context *context;
+
     /* executor */
     struct owner owner;
     const struct graph_step *model_call; /* first call in main: its return is the forward's */
@@ -208,6 +212,16 @@ void pipeline_load(struct run *run);
 void pipeline_step(struct run *run);
 /* pipeline_about() - what this rank has, for people; NULL without a pipeline */
 const char *pipeline_about(const struct run *run);
+
+/* ------------------------------------------------------------------ context_parallel.c */
+
+/* context_create() - this rank's place in the ring; checks that the model can share out its sequence */
+PLM_MUST_CHECK enum plm_status context_create(struct run *run, struct plm_error *reterr);
+/* context_shard() - the operator context_parallel: enter the context with these buffers */
+value_operator context_shard;
+/* context_exit() - the context is left; context_forget() its buffers' names are bound again, or die */
+void context_exit(struct run *run);
+void context_forget(struct run *run);
 
 /* ------------------------------------------------------------------ regions.c, checkpoint.c */
 

@@ -38,6 +38,7 @@ static void map_batch(struct run *run,
 
         made[i] = value_tensor(fn(run, i, had ? run->batch[i].as.tensor : NULL));
     }
+    context_forget(run);
     for (size_t i = count; i-- > 0;)
         value_set(g, &run->batch[i], made[i]);
     if (made)
@@ -85,6 +86,7 @@ void batch_make(struct run *run)
 
 void batch_drop(struct run *run)
 {
+    context_forget(run);
     for (size_t i = run->graph->input_count; i-- > 0;)
         value_set(&run->ghost, &run->batch[i], (struct value){ 0 });
 }
@@ -178,8 +180,10 @@ static bool micro_batch(struct run *run, uint32_t micro, struct value *ret)
     loop_forward(run, ret);
     keep_outputs(run, ret);
     run_mark(run, "fwd", micro);
-    if (s->eval || g->halt)
+    if (s->eval || g->halt) {
+        context_exit(run);
         return false;
+    }
     if (s->zero_grad_at == PLM_ZERO_GRAD_AT_BEFORE_BACKWARD)
         optimizer_zero_grad(run);
     if (run->wrapper && run->wrapper->before_backward)
@@ -188,6 +192,7 @@ static bool micro_batch(struct run *run, uint32_t micro, struct value *ret)
     region_release(run);
     if (run->wrapper && run->wrapper->after_backward)
         run->wrapper->after_backward(run, micro);
+    context_exit(run);
     for (uint32_t i = 0; i < run->graph->main->out_count; i++)
         value_set(g, &ret[i], (struct value){ 0 });
     run_mark(run, "bwd", micro);

@@ -17,9 +17,10 @@ struct mesh_place mesh_sizes(const struct plm_parallel *p)
 {
     struct mesh_place sizes = {
         .pipeline = at_least_1(p->pp),
+        .context = at_least_1(p->cp),
         .tensor = at_least_1(p->tp),
     };
-    int64_t model = sizes.pipeline * sizes.tensor;
+    int64_t model = sizes.pipeline * sizes.context * sizes.tensor;
 
     sizes.data = at_least_1(larger(p->ddp, larger(p->fsdp, p->fsdp1)));
     sizes.data = larger(sizes.data, larger(p->zero_optimizer, p->megatron));
@@ -53,6 +54,7 @@ static enum plm_status check_sizes(const struct plm_parallel *p, struct plm_erro
         { "megatron", p->megatron },
         { "gpus", p->gpus },
         { "tp", p->tp },
+        { "cp", p->cp },
         { "pp", p->pp },
     };
     enum plm_status status = PLM_OK;
@@ -63,6 +65,8 @@ static enum plm_status check_sizes(const struct plm_parallel *p, struct plm_erro
         status = check_size("hsdp", p->hsdp_replicate * p->hsdp_shard, reterr);
     if (!status)
         status = check_size("pp × tp", at_least_1(p->pp) * at_least_1(p->tp), reterr);
+    if (!status)
+        status = check_size("cp × tp", at_least_1(p->cp) * at_least_1(p->tp), reterr);
     return status;
 }
 
@@ -93,6 +97,7 @@ static enum plm_status check_options(const struct plm_parallel *p, struct plm_er
           "--recompute full" },
         { "recompute-method", p->recompute_method != PLM_RECOMPUTE_UNIFORM,
           p->recompute == PLM_RECOMPUTE_FULL, "--recompute full" },
+        { "cp-rotate", p->rotate != PLM_ROTATE_ALLGATHER, p->cp > 1, "--cp N" },
     };
 
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
@@ -111,12 +116,13 @@ static enum plm_status share_gpus(struct plm_parallel *p, struct plm_error *rete
         return PLM_OK;
     chosen.gpus = 0;
     struct mesh_place sizes = mesh_sizes(&chosen);
-    int64_t model = sizes.pipeline * sizes.tensor;
+    int64_t model = sizes.pipeline * sizes.context * sizes.tensor;
 
     if (gpus % model != 0)
-        return plm_fail(reterr, PLM_E_USAGE,
-                        "gpus: %lld are not a multiple of the %lld that hold one model (tp × pp)",
-                        (long long)gpus, (long long)model);
+        return plm_fail(
+            reterr, PLM_E_USAGE,
+            "gpus: %lld are not a multiple of the %lld that hold one model (tp × cp × pp)",
+            (long long)gpus, (long long)model);
     data = gpus / model;
     if (data == sizes.data || p->zero > 0)
         return PLM_OK;
@@ -129,12 +135,53 @@ static enum plm_status share_gpus(struct plm_parallel *p, struct plm_error *rete
     return PLM_OK;
 }
 
+/*
+ * join_context() - what context parallelism is joined with
+ *
+ * Somebody must reduce the gradients of a sequence's ranks: as torchtitan and accelerate do, the mesh that gradients are reduced
+ * over has them too.
+ */
+static enum plm_status join_context(struct plm_parallel *p, struct plm_error *reterr)
+{
+    const struct {
+        const char *option;
+        bool given;
+        const char *reason;
+    } others[] = {
+        { "data-parallel", p->data_parallel > 0, "its replicas are in one process" },
+        { "fsdp1", p->fsdp1 > 0, "take --fsdp, as torchtitan and accelerate do" },
+        { "zero-redundancy", p->zero_optimizer > 0,
+          "take --fsdp, as torchtitan and accelerate do" },
+        { "zero", p->zero > 0, "take --fsdp, as torchtitan and accelerate do" },
+        { "megatron", p->megatron > 0, "Transformer Engine's context parallelism is not modelled" },
+        { "pp", p->pp > 1, "how a stage's inputs are shared out is not modelled" },
+    };
+
+    if (p->cp <= 1)
+        return PLM_OK;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (others[i].given)
+            return plm_fail(reterr, PLM_E_USAGE, "--cp and --%s are not combined: %s",
+                            others[i].option, others[i].reason);
+    if (p->fsdp > 0 || p->hsdp_shard > 0)
+        return PLM_OK;
+    if (p->tp > 1)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "cp: with --tp the gradients of a sequence's ranks are reduced by "
+                        "fully_shard: --fsdp N too, which may be 1");
+    if (p->ddp == 0)
+        p->ddp = 1;
+    return PLM_OK;
+}
+
 enum plm_status mesh_complete(struct plm_parallel *p, struct plm_error *reterr)
 {
     enum plm_status status = check_sizes(p, reterr);
 
     if (!status)
         status = share_gpus(p, reterr);
+    if (!status)
+        status = join_context(p, reterr);
     return status ? status : check_options(p, reterr);
 }
 
@@ -144,6 +191,8 @@ struct mesh_place mesh_place(const struct plm_parallel *parallel, int64_t rank)
 
     place.tensor = rank % sizes.tensor;
     rank /= sizes.tensor;
+    place.context = rank % sizes.context;
+    rank /= sizes.context;
     place.data = rank % sizes.data;
     place.pipeline = rank / sizes.data;
     return place;
@@ -153,12 +202,19 @@ int64_t mesh_rank(const struct plm_parallel *parallel, struct mesh_place place)
 {
     struct mesh_place sizes = mesh_sizes(parallel);
 
-    return (place.pipeline * sizes.data + place.data) * sizes.tensor + place.tensor;
+    return ((place.pipeline * sizes.data + place.data) * sizes.context + place.context) *
+               sizes.tensor +
+           place.tensor;
+}
+
+int64_t mesh_reduced(const struct plm_parallel *parallel, int64_t data)
+{
+    return data > 0 ? data * at_least_1(parallel->cp) : 0;
 }
 
 int64_t mesh_count(const struct plm_parallel *parallel)
 {
     struct mesh_place sizes = mesh_sizes(parallel);
 
-    return sizes.pipeline * sizes.data * sizes.tensor;
+    return sizes.pipeline * sizes.data * sizes.context * sizes.tensor;
 }

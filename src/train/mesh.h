@@ -1,7 +1,7 @@
 /*
  * train/mesh.h - where a rank stands in the mesh of a parallel run
  *
- * Ranks are numbered as torchtitan's device mesh does ("pp", "dp", "tp"): tensor-parallel neighbours first, pipeline stages last.
+ * Ranks are numbered as torchtitan's device mesh does ("pp", "dp", "cp", "tp"): tensor-parallel neighbours first, pipeline stages last.
  */
 #ifndef PLM_TRAIN_MESH_H
 #define PLM_TRAIN_MESH_H
@@ -10,7 +10,7 @@
 #include "plimsoll/plimsoll.h"
 
 struct mesh_place {
-    int64_t pipeline, data, tensor;
+    int64_t pipeline, data, context, tensor;
 };
 
 /* mesh_sizes() - of the mesh in each direction, at least 1 */
@@ -29,6 +29,9 @@ struct mesh_place mesh_place(const struct plm_parallel *parallel, int64_t rank);
 
 /* mesh_rank() - the other way round */
 int64_t mesh_rank(const struct plm_parallel *parallel, struct mesh_place place);
+
+/* mesh_reduced() - ranks that share what is reduced over @data of them: those of a sequence too ("dp_shard_cp") */
+int64_t mesh_reduced(const struct plm_parallel *parallel, int64_t data);
 
 /* mesh_count() - ranks in all */
 int64_t mesh_count(const struct plm_parallel *parallel);

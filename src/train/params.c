@@ -315,6 +315,7 @@ enum plm_status params_find(struct run *run, struct plm_error *reterr)
     loop_forward(run, ret);
     for (uint32_t i = 0; i < run->graph->main->out_count; i++)
         value_drop(g, ret[i]);
+    context_exit(run);
     batch_drop(run);
     for (size_t i = 0; i < run->param_count; i++) {
         tensor_drop(run->params[i].tensor);

@@ -71,6 +71,9 @@ enum plm_status train_create(const struct graph *graph,
     run->hands_over = strategy->parallel.megatron > 0;
     run->batch = arena_array(arena, struct value, graph->input_count);
     run->model_call = find_model_call(graph);
+    status = context_create(run, reterr);
+    if (status)
+        return status;
     status = params_find(run, reterr);
     if (status)
         return status;

@@ -194,6 +194,7 @@ static struct value alias(struct ghost *g, const struct graph_step *step, const 
 }
 
 value_operator *const value_operators[OP_COUNT] = {
-    [OP_LIST] = make_list, [OP_APPEND] = append,      [OP_EXTEND] = extend, [OP_POP] = pop,
-    [OP_ITEM] = item,      [OP_RECORD] = make_record, [OP_FIELD] = field,   [OP_ALIAS] = alias,
+    [OP_LIST] = make_list, [OP_APPEND] = append, [OP_EXTEND] = extend,
+    [OP_POP] = pop,        [OP_ITEM] = item,     [OP_RECORD] = make_record,
+    [OP_FIELD] = field,    [OP_ALIAS] = alias,   [OP_CONTEXT_PARALLEL] = context_shard,
 };

@@ -15,7 +15,8 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 BEGIN, END = '<!-- written by tests/reference/accuracy.py -->\n', '<!-- to here -->\n'
-FILES = ('one.jsonl', 'older.jsonl', 'many.jsonl', 'capacity.jsonl', 'more.jsonl')
+FILES = ('one.jsonl', 'older.jsonl', 'many.jsonl', 'capacity.jsonl', 'more.jsonl',
+         'parallel.jsonl')
 
 
 def share(part, whole):
@@ -46,7 +47,8 @@ def summary(rows):
     out = ['| cases | n | allocated exact | within 0.5 % | worst low / high | reserved exact | within 1 % | worst low / high '
            '| every step exact |', '|---|---|---|---|---|---|---|---|---|']
     files = {'one.jsonl': 'PyTorch 2.15', 'older.jsonl': 'PyTorch 2.11', 'many.jsonl': 'several GPUs, more models',
-             'more.jsonl': 'rarer configurations, PyTorch 2.15 to 2.6'}
+             'more.jsonl': 'rarer configurations, PyTorch 2.15 to 2.6',
+             'parallel.jsonl': 'a rank of context parallelism'}
     groups = {'plain': 'plain', 'cudnn': 'cuDNN decides'}
     titles = {(f, g): f'{files[f]}, {groups[g]}' for g in groups for f in files}
     for (file, group), title in titles.items():

@@ -16,7 +16,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import compare  # noqa: E402
 
-FILES = ['one.jsonl', 'older.jsonl', 'many.jsonl', 'capacity.jsonl', 'more.jsonl']
+FILES = ['one.jsonl', 'older.jsonl', 'many.jsonl', 'capacity.jsonl', 'more.jsonl',
+         'parallel.jsonl']
 STORED = os.path.join(HERE, 'errors.csv')
 COLUMNS = ['file', 'id', 'workload', 'group', 'verdict', 'parameters', 'requested', 'allocated', 'reserved', 'steps',
            'minimum_capacity', 'edge', 'failure']

@@ -18,6 +18,21 @@ static void ranks_are_numbered_with_stages_outermost(void **state)
         assert_int_equal(mesh_rank(&p, mesh_place(&p, rank)), rank);
 }
 
+static void parts_of_a_sequence_are_between_data_and_tensor_parallelism(void **state)
+{
+    const struct plm_parallel p = { .pp = 2, .fsdp = 3, .cp = 4, .tp = 2 };
+    struct mesh_place place = mesh_place(&p, 1 * 24 + 2 * 8 + 3 * 2 + 1);
+
+    assert_int_equal(mesh_count(&p), 48);
+    assert_int_equal(place.pipeline, 1);
+    assert_int_equal(place.data, 2);
+    assert_int_equal(place.context, 3);
+    assert_int_equal(place.tensor, 1);
+    for (int64_t rank = 0; rank < 48; rank++)
+        assert_int_equal(mesh_rank(&p, mesh_place(&p, rank)), rank);
+    assert_int_equal(mesh_reduced(&p, p.fsdp), 12); /* torchtitan's "dp_shard_cp" */
+}
+
 static void what_a_model_leaves_is_for_data_parallelism(void **state)
 {
     struct plm_parallel p = { .gpus = 16, .pp = 4 };
@@ -32,6 +47,13 @@ static void what_a_model_leaves_is_for_data_parallelism(void **state)
     p = (struct plm_parallel){ .gpus = 4, .pp = 4 };
     assert_int_equal(mesh_complete(&p, &error), PLM_OK);
     assert_int_equal(p.ddp, 0);
+    p = (struct plm_parallel){ .gpus = 8, .cp = 4 };
+    assert_int_equal(mesh_complete(&p, &error), PLM_OK);
+    assert_int_equal(p.ddp, 2);
+    p = (struct plm_parallel){ .cp = 4 }; /* somebody must reduce its gradients */
+    assert_int_equal(mesh_complete(&p, &error), PLM_OK);
+    assert_int_equal(p.ddp, 1);
+    assert_int_equal(mesh_count(&p), 4);
 }
 
 static void gpus_that_do_not_add_up_are_refused(void **state)
@@ -59,6 +81,12 @@ static void a_rank_of_each_class_stands_for_it(void **state)
         { { .pp = 4, .tp = 2 }, 4, "stage 0", "stage 3", 6 },
         { { .fsdp = 8 }, 2, "first shard", "last shard", 7 },
         { { .hsdp_replicate = 2, .hsdp_shard = 4 }, 2, "first shard", "last shard", 3 },
+        { { .cp = 4 }, 4, "sequence part 0", "sequence part 3", 3 },
+        { { .cp = 2, .fsdp = 4 },
+          4,
+          "first shard, sequence part 0",
+          "last shard, sequence part 1",
+          7 },
         { { .pp = 2, .fsdp = 4 }, 4, "stage 0, first shard", "stage 1, last shard", 7 },
         { { .pp = 4, .has_rank = true, .rank = 2 }, 1, "", "", 2 },
     };
@@ -81,6 +109,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_are_numbered_with_stages_outermost),
+        cmocka_unit_test(parts_of_a_sequence_are_between_data_and_tensor_parallelism),
         cmocka_unit_test(what_a_model_leaves_is_for_data_parallelism),
         cmocka_unit_test(gpus_that_do_not_add_up_are_refused),
         cmocka_unit_test(a_rank_of_each_class_stands_for_it),

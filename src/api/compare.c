@@ -37,6 +37,8 @@ enum plm_status plm_compare(struct plm_model *model,
     compare->job_count = compare_jobs(comparison);
     compare->items = arena_array(&own, struct plm_compared, compare->item_count);
     compare->arenas = arena_array(&own, struct arena, compare->job_count);
+    if (model->subject.cudnn)
+        cudnn_prepare(model->subject.cudnn);
     compare_run(&model->subject, comparison, model->warnings, model->warning_count, compare->arenas,
                 compare->job_count, compare->items);
     compare->own = own;

@@ -5,6 +5,7 @@
  * Everything is guarded by one lock: answers that are known take it for some ten nanoseconds, and a library answers one question at a time.
  */
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -15,9 +16,14 @@
 
 static const double patience_default = 20; /* seconds: a cold load of 800 MB from a slow disk */
 
+/* struct library - one that may be asked; its process is started when it is needed */
 struct library {
     const char *path;
-    bool chosen, probed, works;
+    bool chosen;
+    bool probed;  /* version and refusal are known */
+    bool loads;   /* its process has loaded it */
+    int version;  /* 92600 */
+    bool refused; /* the process's message says why */
     struct cudnn_process process;
 };
 
@@ -30,6 +36,7 @@ struct cudnn_planner {
     struct cudnn_cache cache;
     struct cudnn_answers answers; /* of the library */
     struct cudnn_table table;
+    bool has_table; /* it was looked for */
     const char *refusal;
 };
 
@@ -99,16 +106,51 @@ static void refuse(struct cudnn_planner *p, const struct library *library)
 {
     struct buf text = { .arena = &p->owner->arena };
 
+    if (p->refusal)
+        return;
     buf_printf(&text, "%s: %s", library->path, library->process.message);
     p->refusal = buf_string(&text);
 }
 
+/* start() - the library's process; false when it has none, or no longer */
+static bool start(struct cudnn *cudnn, struct library *library)
+{
+    if (!library->refused && library->process.pid == 0)
+        library->refused = !cudnn_process_start(&library->process, library->path, cudnn->patience);
+    return !library->refused;
+}
+
+/* load() - have the process load the library, and see whether it plans without a GPU */
+static bool load(struct cudnn *cudnn, struct library *library)
+{
+    int version = start(cudnn, library) && !library->loads
+                      ? cudnn_process_version(&library->process)
+                      : library->version;
+
+    if (library->refused || library->loads)
+        return library->loads;
+    library->version = version;
+    library->loads = version >= CUDNN_PLANS_SINCE;
+    library->refused = !library->loads;
+    if (version > 0 && !library->loads)
+        snprintf(library->process.message, sizeof library->process.message,
+                 "cuDNN %d.%d.%d does not plan without a GPU; 9.8 and later do", version / 10000,
+                 version / 100 % 100, version % 100);
+    return library->loads;
+}
+
+/* probe() - is this a library that can be asked? its version is then known; kept ones are not loaded for that */
 static bool probe(struct cudnn *cudnn, struct library *library)
 {
-    if (!library->probed)
-        library->works = cudnn_process_start(&library->process, library->path, cudnn->patience);
+    if (library->probed)
+        return !library->refused;
     library->probed = true;
-    return library->works;
+    library->version = cudnn_cache_version(cudnn->cache, library->path, &cudnn->arena);
+    if (library->version >= CUDNN_PLANS_SINCE)
+        return true;
+    if (load(cudnn, library))
+        cudnn_cache_keep_version(cudnn->cache, library->path, library->version, &cudnn->arena);
+    return !library->refused;
 }
 
 /* is_same() - but for the patch level: the heuristics are those of a minor version */
@@ -136,9 +178,9 @@ static void choose_library(struct cudnn_planner *p)
             continue;
         }
         if (!p->library || it->chosen ||
-            apart(it->process.version, p->version) < apart(p->library->process.version, p->version))
+            apart(it->version, p->version) < apart(p->library->version, p->version))
             p->library = it;
-        if (it->chosen || is_same(it->process.version, p->version))
+        if (it->chosen || is_same(it->version, p->version))
             return;
     }
 }
@@ -159,21 +201,13 @@ static struct cudnn_planner *new_planner(struct cudnn *cudnn,
                                          const struct cudnn_gpu *gpu)
 {
     struct cudnn_planner *p = arena_new(&cudnn->arena, struct cudnn_planner);
-    struct plm_error error;
 
     *p = (struct cudnn_planner){ .owner = cudnn, .version = version, .gpu = *gpu };
     p->answers.arena = &cudnn->arena;
     choose_library(p);
     if (p->library)
-        cudnn_cache_load(&p->cache, cudnn->cache, p->library->process.version, gpu, &cudnn->arena,
+        cudnn_cache_load(&p->cache, cudnn->cache, p->library->version, gpu, &cudnn->arena,
                          &p->answers);
-    if (cudnn_table_find(cudnn->tables, cudnn->table_count, version, gpu->cc, &cudnn->arena,
-                         &p->table, &error) != PLM_OK) {
-        struct buf text = { .arena = &cudnn->arena };
-
-        buf_printf(&text, "%s", error.message);
-        p->refusal = buf_string(&text);
-    }
     p->next = cudnn->planners;
     cudnn->planners = p;
     return p;
@@ -188,6 +222,14 @@ struct cudnn_planner *cudnn_open(struct cudnn *cudnn, int version, const struct 
         p = new_planner(cudnn, version, gpu);
     pthread_mutex_unlock(&cudnn->lock);
     return p;
+}
+
+void cudnn_prepare(struct cudnn *cudnn)
+{
+    pthread_mutex_lock(&cudnn->lock);
+    for (size_t i = 0; i < cudnn->library_count; i++)
+        start(cudnn, &cudnn->libraries[i]);
+    pthread_mutex_unlock(&cudnn->lock);
 }
 
 /* ------------------------------------------------------------------ answers */
@@ -209,8 +251,12 @@ static bool ask_library(struct cudnn_planner *p,
     const struct cudnn_answer *known = cudnn_answers_find(&p->answers, call);
     struct cudnn_workspaces w = { 0 };
 
-    if (known || p->library->process.pid == 0)
+    if (known)
         return take(known, ret);
+    if (!load(p->owner, p->library)) {
+        refuse(p, p->library);
+        return false;
+    }
     switch (cudnn_process_ask(&p->library->process, &p->gpu, call, &w)) {
     case CUDNN_REPLY_PLANS:
         cudnn_cache_keep(&p->cache, call, &w);
@@ -218,6 +264,8 @@ static bool ask_library(struct cudnn_planner *p,
     case CUDNN_REPLY_REFUSED:
         break;
     case CUDNN_REPLY_GONE:
+        p->library->refused = true;
+        p->library->loads = false;
         refuse(p, p->library);
         return false;
     }
@@ -226,9 +274,28 @@ static bool ask_library(struct cudnn_planner *p,
     return w.count > 0;
 }
 
+/* look_up() - in the table, which is read when it is first needed */
+static bool look_up(struct cudnn_planner *p,
+                    const struct cudnn_call *call,
+                    struct cudnn_workspaces *ret)
+{
+    struct cudnn *cudnn = p->owner;
+    struct plm_error error;
+
+    if (!p->has_table && cudnn_table_find(cudnn->tables, cudnn->table_count, p->version, p->gpu.cc,
+                                          &cudnn->arena, &p->table, &error) != PLM_OK) {
+        struct buf text = { .arena = &cudnn->arena };
+
+        buf_text(&text, error.message);
+        p->refusal = buf_string(&text);
+    }
+    p->has_table = true;
+    return take(cudnn_answers_find(&p->table.answers, call), ret);
+}
+
 static bool is_first(const struct cudnn_planner *p)
 {
-    return p->library && (p->library->chosen || is_same(p->library->process.version, p->version));
+    return p->library && (p->library->chosen || is_same(p->library->version, p->version));
 }
 
 enum cudnn_source cudnn_ask(struct cudnn_planner *planner,
@@ -240,7 +307,7 @@ enum cudnn_source cudnn_ask(struct cudnn_planner *planner,
     pthread_mutex_lock(&planner->owner->lock);
     if (is_first(planner) && ask_library(planner, call, ret_workspaces))
         source = CUDNN_LIBRARY;
-    else if (take(cudnn_answers_find(&planner->table.answers, call), ret_workspaces))
+    else if (look_up(planner, call, ret_workspaces))
         source = CUDNN_TABLE;
     else if (planner->library && !is_first(planner) && ask_library(planner, call, ret_workspaces))
         source = CUDNN_LIBRARY;
@@ -250,7 +317,7 @@ enum cudnn_source cudnn_ask(struct cudnn_planner *planner,
 
 int cudnn_library_version(const struct cudnn_planner *planner)
 {
-    return planner->library ? planner->library->process.version : 0;
+    return planner->library ? planner->library->version : 0;
 }
 
 int cudnn_table_version(const struct cudnn_planner *planner)

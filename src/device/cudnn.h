@@ -35,11 +35,13 @@ void cudnn_set_cache(struct cudnn *cudnn, const char *folder);
 /* cudnn_set_patience() - how many seconds a library may take for an answer before it is given up; default 20 */
 void cudnn_set_patience(struct cudnn *cudnn, double seconds);
 
+/* cudnn_prepare() - fork the processes that may be needed, before threads are started that share @cudnn; nothing is loaded yet */
+void cudnn_prepare(struct cudnn *cudnn);
+
 /*
- * cudnn_open() - the planner for a framework that brings cuDNN @version (92600) on @gpu
+ * cudnn_open() - the planner for a framework that brings cuDNN @version (92600) on @gpu; thread-safe
  *
- * The first time for a version this starts libraries' processes: call it before threads are started that share @cudnn. It is quick
- * after that, and safe from any thread. Never NULL; it belongs to @cudnn.
+ * Libraries whose version is not known are loaded for it, in their processes. Never NULL; it belongs to @cudnn.
  */
 struct cudnn_planner *cudnn_open(struct cudnn *cudnn, int version, const struct cudnn_gpu *gpu);
 

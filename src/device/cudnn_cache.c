@@ -12,7 +12,7 @@
 #include "device/cudnn_cache.h"
 #include "yaml/file.h"
 
-enum { CACHE_BYTES_MAX = 64 * 1024 * 1024 };
+enum { CACHE_BYTES_MAX = 64 * 1024 * 1024, VERSIONS_BYTES_MAX = 1024 * 1024 };
 
 /* What the plans' order means is ours: a change in cudnn_plan.c that changes answers counts this up. */
 static const char first_line[] = "plimsoll: workspaces of cuDNN, format 1\n";
@@ -125,6 +125,65 @@ void cudnn_cache_keep(struct cudnn_cache *cache,
         cudnn_cache_close(cache);
         forget(cache);
     }
+}
+
+/* ------------------------------------------------------------------ versions */
+
+/* version_line() - what is kept of a library: its file by name, size and time, and behind that its version */
+static bool version_line(const char *path, struct buf *line)
+{
+    struct stat info;
+
+    if (stat(path, &info) != 0 || strchr(path, '\n'))
+        return false;
+    buf_printf(line, "%lld %lld.%09ld %s = ", (long long)info.st_size,
+               (long long)info.st_mtim.tv_sec, info.st_mtim.tv_nsec, path);
+    return true;
+}
+
+static const char *versions_path(const char *folder, struct arena *arena)
+{
+    struct buf path = { .arena = arena };
+
+    buf_printf(&path, "%s/cudnn-libraries.txt", folder);
+    return buf_string(&path);
+}
+
+int cudnn_cache_version(const char *folder, const char *path, struct arena *arena)
+{
+    struct buf line = { .arena = arena };
+    const char *text;
+    size_t length;
+    int version;
+
+    if (!folder || !version_line(path, &line) ||
+        file_read(versions_path(folder, arena), VERSIONS_BYTES_MAX, arena, &text, &length, NULL) !=
+            PLM_OK)
+        return 0;
+    for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
+        if (strncmp(text, buf_string(&line), line.length) == 0 &&
+            sscanf(text + line.length, "%6d", &version) == 1 && version > 0)
+            return version;
+    return 0;
+}
+
+void cudnn_cache_keep_version(const char *folder,
+                              const char *path,
+                              int version,
+                              struct arena *arena)
+{
+    struct buf line = { .arena = arena };
+
+    if (!folder || !version_line(path, &line))
+        return;
+    buf_printf(&line, "%d\n", version);
+    make_folder(folder);
+    int file = open(versions_path(folder, arena), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+
+    if (file < 0)
+        return;
+    (void)write_all(file, buf_string(&line), line.length);
+    close(file);
 }
 
 void cudnn_cache_close(struct cudnn_cache *cache)

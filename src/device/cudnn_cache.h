@@ -30,6 +30,17 @@ void cudnn_cache_keep(struct cudnn_cache *cache,
                       const struct cudnn_call *call,
                       const struct cudnn_workspaces *workspaces);
 
+/*
+ * cudnn_cache_version() - of the library at @path, as it was kept; 0: it is not known, or the file is another now
+ *
+ * So that a library whose answers are all there need not be loaded. cudnn_cache_keep_version() keeps it.
+ */
+int cudnn_cache_version(const char *folder, const char *path, struct arena *arena);
+void cudnn_cache_keep_version(const char *folder,
+                              const char *path,
+                              int version,
+                              struct arena *arena);
+
 void cudnn_cache_close(struct cudnn_cache *cache);
 
 #endif

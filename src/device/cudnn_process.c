@@ -1,7 +1,8 @@
 /*
  * device/cudnn_process.c - both ends of the line to the process that asks cuDNN
  *
- *     process: version 92600                       once, or: error TEXT
+ *     program: version
+ *     process: version 92600                       or: error TEXT
  *     program: gpu 80 108 2048 forward f16 nhwc …  (device/cudnn_call.h)
  *     process: = 25763856 0                        or: ! TEXT
  */
@@ -86,42 +87,64 @@ static enum received receive_line(int socket, double patience, char text[MESSAGE
 
 /* ------------------------------------------------------------------ the process */
 
-/* struct asked - the library, and the device that it was told last */
+/* struct asked - the library when it is loaded, and the device that it was told last */
 struct asked {
+    const char *path;
     struct backend backend;
+    bool loaded;
     struct cudnn_gpu gpu;
     backend_desc device;
+    char message[CUDNN_MESSAGE_MAX];
 };
 
-static size_t refuse(char reply[MESSAGE_LINE_MAX], const char *why)
+/* load() - once; NULL, or why it cannot be done */
+static const char *load(struct asked *a)
 {
-    return (size_t)snprintf(reply, MESSAGE_LINE_MAX, "! %.200s", why);
+    const char *why = a->loaded ? NULL : cudnn_plan_load(a->path, &a->backend, a->message);
+
+    a->loaded = !why;
+    return why;
 }
 
-/* answer() - the reply to a question; returns its length */
-static size_t answer(struct asked *a, const char *question, char reply[MESSAGE_LINE_MAX])
+/* describe() - the device of a question; false when cuDNN does not know it */
+static bool describe(struct asked *a, const struct cudnn_gpu *gpu)
+{
+    if (a->device && gpu->cc == a->gpu.cc && gpu->sm_count == a->gpu.sm_count &&
+        gpu->threads_per_sm == a->gpu.threads_per_sm)
+        return true;
+    if (a->device)
+        a->backend.destroy(a->device);
+    a->device = cudnn_plan_device(&a->backend, gpu, a->message);
+    a->gpu = *gpu;
+    return a->device;
+}
+
+static int say(char reply[MESSAGE_LINE_MAX], const char *word, const char *why)
+{
+    return snprintf(reply, MESSAGE_LINE_MAX, "%s %.200s", word, why);
+}
+
+/* answer() - the reply to a line; returns its length */
+static int answer(struct asked *a, const char *line, char reply[MESSAGE_LINE_MAX])
 {
     struct cudnn_gpu gpu;
     struct cudnn_call call;
     struct cudnn_workspaces workspaces;
-    char message[CUDNN_MESSAGE_MAX];
+    const char *why = load(a);
     int at = 0;
 
-    if (sscanf(question, "gpu %d %d %d %n", &gpu.cc, &gpu.sm_count, &gpu.threads_per_sm, &at) !=
-            3 ||
-        at == 0 || !cudnn_call_read(question + at, &call))
-        return refuse(reply, "not a question");
-    if (!a->device || gpu.cc != a->gpu.cc || gpu.sm_count != a->gpu.sm_count ||
-        gpu.threads_per_sm != a->gpu.threads_per_sm) {
-        if (a->device)
-            a->backend.destroy(a->device);
-        a->device = cudnn_plan_device(&a->backend, &gpu, message);
-        a->gpu = gpu;
-    }
-    if (!a->device || !cudnn_plan_call(&a->backend, a->device, &call, &workspaces, message))
-        return refuse(reply, message);
+    if (why)
+        return say(reply, "error", why);
+    if (strcmp(line, "version") == 0)
+        return snprintf(reply, MESSAGE_LINE_MAX, "version %zu", a->backend.version());
+    if (sscanf(line, "gpu %d %d %d %n", &gpu.cc, &gpu.sm_count, &gpu.threads_per_sm, &at) != 3 ||
+        at == 0 || !cudnn_call_read(line + at, &call))
+        return say(reply, "!", "not a question");
+    if (!describe(a, &gpu) ||
+        !cudnn_plan_call(&a->backend, a->device, &call, &workspaces, a->message))
+        return say(reply, "!", a->message);
     reply[0] = '=';
-    return 1 + cudnn_workspaces_write(&workspaces, reply + 1);
+    return 1 + (int)cudnn_workspaces_write(&workspaces, reply + 1);
 }
 
 /* be_quiet() - what the library prints goes nowhere, and a crash leaves no core file */
@@ -135,28 +158,29 @@ static void be_quiet(void)
     setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
 }
 
-/* serve() - the process: it ends with its socket, or by the alarm when an answer takes too long and nobody stops it */
+/*
+ * serve() - the process: it ends with its socket, or by the alarm when an answer takes too long and nobody stops it
+ *
+ * Signals are as a new program has them: the program's own handlers are not for this process.
+ */
 _Noreturn static void serve(int socket, const char *path, unsigned patience)
 {
-    struct asked asked = { 0 };
-    char text[MESSAGE_LINE_MAX], reply[MESSAGE_LINE_MAX], message[CUDNN_MESSAGE_MAX];
+    static const int signals[] = { SIGALRM, SIGINT,  SIGTERM, SIGHUP, SIGPIPE,
+                                   SIGSEGV, SIGABRT, SIGBUS,  SIGFPE, SIGILL };
+    struct asked asked = { .path = path };
+    char line[MESSAGE_LINE_MAX], reply[MESSAGE_LINE_MAX];
+    int length;
 
-    signal(SIGALRM, SIG_DFL);
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        signal(signals[i], SIG_DFL);
     be_quiet();
-    alarm(patience);
-    const char *why = cudnn_plan_load(path, &asked.backend, message);
-    int length = why ? snprintf(reply, sizeof reply, "error %.200s", why)
-                     : snprintf(reply, sizeof reply, "version %zu", asked.backend.version());
-
-    while (send_line(socket, reply, (size_t)length)) {
+    do {
         alarm(0);
-        if (why || receive_line(socket, -1, text) != RECEIVED)
+        if (receive_line(socket, -1, line) != RECEIVED)
             break;
         alarm(patience);
-        length = (int)answer(&asked, text, reply);
-    }
+        length = answer(&asked, line, reply);
+    } while (send_line(socket, reply, (size_t)length));
     _exit(0);
 }
 
@@ -199,34 +223,6 @@ static void give_up(struct cudnn_process *process, enum received how)
     cudnn_process_stop(process);
 }
 
-/* greet() - what the process says first */
-static bool greet(struct cudnn_process *process)
-{
-    char text[MESSAGE_LINE_MAX];
-    enum received how = receive_line(process->socket, process->patience, text);
-    long version;
-
-    if (how != RECEIVED) {
-        give_up(process, how);
-        return false;
-    }
-    if (strncmp(text, "error ", 6) == 0) {
-        snprintf(process->message, sizeof process->message, "%.250s", text + 6);
-    } else if (sscanf(text, "version %ld", &version) != 1 || version < 0 || version > 999999) {
-        snprintf(process->message, sizeof process->message, "it has no version");
-    } else if (version < CUDNN_PLANS_SINCE) {
-        process->version = (int)version;
-        snprintf(process->message, sizeof process->message,
-                 "cuDNN %ld.%ld.%ld does not plan without a GPU; 9.8 and later do", version / 10000,
-                 version / 100 % 100, version % 100);
-    } else {
-        process->version = (int)version;
-        return true;
-    }
-    cudnn_process_stop(process);
-    return false;
-}
-
 bool cudnn_process_start(struct cudnn_process *process, const char *path, double patience)
 {
     int pair[2];
@@ -243,13 +239,41 @@ bool cudnn_process_start(struct cudnn_process *process, const char *path, double
     }
     close(pair[1]);
     process->socket = pair[0];
-    if (process->pid < 0) {
-        snprintf(process->message, sizeof process->message, "no process: %s", strerror(errno));
-        close(pair[0]);
-        process->pid = 0;
+    if (process->pid > 0)
+        return true;
+    snprintf(process->message, sizeof process->message, "no process: %s", strerror(errno));
+    close(pair[0]);
+    process->pid = 0;
+    return false;
+}
+
+/* exchange() - a line for a line; false when the process is no more */
+static bool exchange(struct cudnn_process *process, char text[MESSAGE_LINE_MAX], size_t length)
+{
+    if (process->pid <= 0)
         return false;
-    }
-    return greet(process);
+    enum received how = send_line(process->socket, text, length)
+                            ? receive_line(process->socket, process->patience, text)
+                            : RECEIVED_END;
+
+    if (how != RECEIVED)
+        give_up(process, how);
+    return how == RECEIVED;
+}
+
+int cudnn_process_version(struct cudnn_process *process)
+{
+    char text[MESSAGE_LINE_MAX] = "version";
+    int version;
+
+    if (!exchange(process, text, strlen(text)))
+        return 0;
+    if (sscanf(text, "version %6d", &version) == 1 && version > 0)
+        return version;
+    snprintf(process->message, sizeof process->message, "%.250s",
+             strncmp(text, "error ", 6) == 0 ? text + 6 : "it has no version");
+    cudnn_process_stop(process);
+    return 0;
 }
 
 enum cudnn_reply cudnn_process_ask(struct cudnn_process *process,
@@ -259,19 +283,12 @@ enum cudnn_reply cudnn_process_ask(struct cudnn_process *process,
 {
     char text[MESSAGE_LINE_MAX], line[CUDNN_LINE_MAX];
 
-    if (process->pid <= 0)
-        return CUDNN_REPLY_GONE;
     cudnn_call_write(call, line);
     int length = snprintf(text, sizeof text, "gpu %d %d %d %s", gpu->cc, gpu->sm_count,
                           gpu->threads_per_sm, line);
-    enum received how = send_line(process->socket, text, (size_t)length)
-                            ? receive_line(process->socket, process->patience, text)
-                            : RECEIVED_END;
 
-    if (how != RECEIVED) {
-        give_up(process, how);
+    if (!exchange(process, text, (size_t)length))
         return CUDNN_REPLY_GONE;
-    }
     if (text[0] == '=' && cudnn_workspaces_read(text + 1, ret_workspaces))
         return CUDNN_REPLY_PLANS;
     snprintf(process->message, sizeof process->message, "%.250s",

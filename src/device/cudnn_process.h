@@ -2,8 +2,8 @@
  * device/cudnn_process.h - a process of its own for a cuDNN that is asked for plans
  *
  * A foreign library of some 800 MB may crash, hang, print and take seconds to load; none of that may touch the program. The
- * process is forked, loads the library and answers lines with lines until its socket closes. It never outlives a question
- * by more than the patience given for it.
+ * process is forked, loads the library when it is first asked, and answers lines with lines until its socket closes. It never
+ * outlives a question by more than the patience given for it.
  */
 #ifndef PLM_DEVICE_CUDNN_PROCESS_H
 #define PLM_DEVICE_CUDNN_PROCESS_H
@@ -16,7 +16,6 @@
 struct cudnn_process {
     pid_t pid;                       /* 0: none */
     int socket;                      /* while there is one */
-    int version;                     /* cudnnGetVersion(): 92600 */
     double patience;                 /* seconds that an answer may take */
     char message[CUDNN_MESSAGE_MAX]; /* why it could not start, or why it ended */
 };
@@ -28,11 +27,14 @@ enum cudnn_reply {
 };
 
 /*
- * cudnn_process_start() - load the library at @path in a process of its own; false when it cannot be asked for plans
+ * cudnn_process_start() - fork the process for the library at @path, which is not loaded yet; false when there can be none
  *
- * Forks: to be called before the caller starts threads that hold locks of the C library.
+ * The message says why. A program with threads had better fork before it starts them.
  */
 bool cudnn_process_start(struct cudnn_process *process, const char *path, double patience);
+
+/* cudnn_process_version() - cudnnGetVersion(), 92600; 0, and the process is no more, when the library cannot be loaded */
+int cudnn_process_version(struct cudnn_process *process);
 
 /* cudnn_process_ask() - the workspaces of @call on @gpu */
 enum cudnn_reply cudnn_process_ask(struct cudnn_process *process,

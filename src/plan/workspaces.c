@@ -55,6 +55,8 @@ static bool plans(void *context, const struct library_call *from, struct library
     memcpy(call.padding, from->padding, sizeof call.padding);
     memcpy(call.stride, from->stride, sizeof call.stride);
     memcpy(call.dilation, from->dilation, sizeof call.dilation);
+    if (!w->planner)
+        w->planner = cudnn_open(w->cudnn, w->wanted, &w->gpu);
     if (type_of(from->dtype, &call.type))
         source = cudnn_ask(w->planner, &call, &answer);
     switch (source) {
@@ -77,13 +79,13 @@ void workspaces_open(struct workspaces *workspaces,
                      struct cudnn *cudnn,
                      struct surroundings *around)
 {
-    *workspaces = (struct workspaces){ .wanted = around->framework->cudnn };
-    if (!cudnn)
-        return;
-    workspaces->planner =
-        cudnn_open(cudnn, workspaces->wanted,
-                   &(struct cudnn_gpu){ around->cc, around->sm_count, around->threads_per_sm });
-    around->library = (struct library){ .plans = plans, .context = workspaces };
+    *workspaces = (struct workspaces){
+        .cudnn = cudnn,
+        .gpu = { around->cc, around->sm_count, around->threads_per_sm },
+        .wanted = around->framework->cudnn,
+    };
+    if (cudnn)
+        around->library = (struct library){ .plans = plans, .context = workspaces };
 }
 
 /* differs() - does the answer come from another cuDNN than the framework's? the patch level does not count */

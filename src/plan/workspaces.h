@@ -9,9 +9,11 @@
 
 /* struct workspaces - who answered for one run, and how often */
 struct workspaces {
-    struct cudnn_planner *planner; /* NULL: nobody answers */
-    int wanted;                    /* the framework's version of cuDNN */
-    uint64_t asked, looked_up;     /* calls that a library, or a table, knew */
+    struct cudnn *cudnn;           /* NULL: nobody answers */
+    struct cudnn_planner *planner; /* opened by the first question */
+    struct cudnn_gpu gpu;
+    int wanted;                /* the framework's version of cuDNN */
+    uint64_t asked, looked_up; /* calls that a library, or a table, knew */
     uint64_t unknown;
 };
 

@@ -4,6 +4,7 @@
  * Keys are stable: they are documented in plimsoll-estimate(1) and plimsoll-plan(1). Bytes are integers and their keys end in
  * "_bytes". What does not apply is null, not left out.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "report/json_report.h"
@@ -200,6 +201,19 @@ void json_texts(struct json *json, const char *key, const char *const *texts, si
     json_close(json, ']');
 }
 
+/* write_version() - "9.26.0"; null: nobody answered */
+static void write_version(struct json *json, const char *key, int version)
+{
+    char text[32];
+
+    if (version == 0) {
+        json_field_null(json, key);
+        return;
+    }
+    snprintf(text, sizeof text, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+    json_field_string(json, key, text);
+}
+
 static void write_doubts(struct json *json, const struct plm_result *r)
 {
     json_key(json, "workspace");
@@ -207,6 +221,11 @@ static void write_doubts(struct json *json, const struct plm_result *r)
     json_field_bool(json, "unknown", r->workspace_unknown);
     json_field_uint(json, "low_bytes", r->workspace_low);
     json_field_uint(json, "high_bytes", r->workspace_high);
+    write_version(json, "library", r->cudnn.library);
+    json_field_uint(json, "library_calls", r->cudnn.asked);
+    write_version(json, "table", r->cudnn.table);
+    json_field_uint(json, "table_calls", r->cudnn.looked_up);
+    json_field_uint(json, "unknown_calls", r->cudnn.unknown);
     json_close(json, '}');
     json_texts(json, "unverified", r->unverified, r->unverified_count);
     json_texts(json, "warnings", r->warnings, r->warning_count);

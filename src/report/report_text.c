@@ -299,24 +299,55 @@ static void note(struct layout *layout, const char *sign, enum style style, cons
     layout_wrap(layout, text, strlen(sign), strlen(sign));
 }
 
+/* unknown_workspaces() - what is missing in the figures; a part of them only, when most were known */
+static void unknown_workspaces(struct layout *layout, const struct plm_result *r)
+{
+    struct buf text = { .arena = layout->out->arena };
+    char low[UNITS_TEXT], high[UNITS_TEXT];
+    bool some = r->cudnn.asked > 0 || r->cudnn.looked_up > 0;
+
+    if (r->workspace_high == 0)
+        buf_text(&text, "Some workspaces of cuDNN are not known; the figures are without them.");
+    else
+        buf_printf(&text,
+                   "cuDNN chooses %sworkspaces here that are not known: they add %s to %s. The "
+                   "figures are without them.",
+                   some ? "some " : "", units_format_bytes(r->workspace_low, low),
+                   units_format_bytes(r->workspace_high, high));
+    note(layout, "  ! ", STYLE_WARN, buf_string(&text));
+}
+
+/* known_workspaces() - who said what cuDNN takes */
+static void known_workspaces(struct layout *layout, const struct plm_result *r)
+{
+    struct buf text = { .arena = layout->out->arena };
+
+    buf_text(&text, "cuDNN's workspaces are ");
+    if (r->cudnn.asked > 0)
+        buf_printf(&text, "what cuDNN %d.%d.%d plans", r->cudnn.library / 10000,
+                   r->cudnn.library / 100 % 100, r->cudnn.library % 100);
+    if (r->cudnn.looked_up > 0)
+        buf_printf(&text, "%sfrom the table of cuDNN %d.%d", r->cudnn.asked > 0 ? ", and " : "",
+                   r->cudnn.table / 10000, r->cudnn.table / 100 % 100);
+    buf_text(&text, " for this device.");
+    note(layout, "  = ", STYLE_PLAIN, buf_string(&text));
+}
+
 /* text_doubts() - what stands behind the figures, and what does not */
 void text_doubts(struct layout *layout, const struct plm_result *r)
 {
     struct buf text = { .arena = layout->out->arena };
-    char low[UNITS_TEXT], high[UNITS_TEXT];
+    bool known = r->cudnn.asked > 0 || r->cudnn.looked_up > 0;
 
-    if (!r->workspace_unknown && r->unverified_count == 0 && r->retries == 0 && r->fallbacks == 0)
+    if (!known && !r->workspace_unknown && r->unverified_count == 0 && r->retries == 0 &&
+        r->fallbacks == 0)
         return;
     layout_heading(layout, "Before you rely on it");
     line(layout);
-    if (r->workspace_unknown) {
-        buf_printf(
-            &text,
-            "cuDNN chooses workspaces here that are not known: they add %s to %s. The figures "
-            "are without them.",
-            units_format_bytes(r->workspace_low, low), units_format_bytes(r->workspace_high, high));
-        note(layout, "  ! ", STYLE_WARN, buf_string(&text));
-    }
+    if (known)
+        known_workspaces(layout, r);
+    if (r->workspace_unknown)
+        unknown_workspaces(layout, r);
     if (r->retries > 0) {
         text.length = 0;
         buf_printf(

@@ -1,0 +1,292 @@
+/*
+ * tests/doubles/cudnn.c - a double of libcudnn.so.9 that plans without a GPU
+ *
+ * It is told what to say by the environment, read when it is first asked:
+ *
+ *     PLM_DOUBLE_CUDNN_VERSION     92600
+ *     PLM_DOUBLE_CUDNN_INSTANT     the plans of the instant heuristic, "64 d32 ! X W Y S A 0": a workspace in bytes; d: the engine
+ *                                  converts its inputs to a narrower type; !: a plan that cannot be made. Letters stand for bytes
+ *                                  that show what arrived: X, W and Y the elements of the input, the weight and the output, S the
+ *                                  input's stride between channels, A its alignment
+ *     PLM_DOUBLE_CUDNN_FALLBACK    those of the fallback list; "0"
+ *     PLM_DOUBLE_CUDNN_DOES        hang, crash or exit at the first plan; print; refuse-device; refuse-graph; no-plans
+ *
+ * Limits: only what a convolution needs of the backend API; a descriptor checks nothing.
+ */
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "device/cudnn_backend.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { ATTRIBUTES = 16, VALUE_BYTES = 2048, CONFIGS = 16, BAD = 2000, NOT_SUPPORTED = 3000 };
+
+struct attribute {
+    int name;
+    int64_t count;
+    unsigned char value[VALUE_BYTES];
+};
+
+struct descriptor {
+    int type;
+    int config; /* of an engine, its configuration or its plan: the number in the list */
+    bool fallback;
+    size_t attribute_count;
+    struct attribute attributes[ATTRIBUTES];
+};
+
+/* Of cuDNN 9.26: the bytes of an element, by attribute type. */
+static size_t size_of(int type)
+{
+    switch (type) {
+    case TYPE_INT64:
+    case TYPE_DOUBLE:
+    case TYPE_BACKEND_DESCRIPTOR:
+        return 8;
+    case TYPE_CHAR:
+        return 1;
+    default:
+        return 4;
+    }
+}
+
+static const char *setting(const char *name, const char *otherwise)
+{
+    const char *value = getenv(name);
+
+    return value ? value : otherwise;
+}
+
+static bool does(const char *what)
+{
+    return strcmp(setting("PLM_DOUBLE_CUDNN_DOES", ""), what) == 0;
+}
+
+static const struct attribute *attribute(const struct descriptor *d, int name)
+{
+    for (size_t i = 0; i < d->attribute_count; i++)
+        if (d->attributes[i].name == name)
+            return &d->attributes[i];
+    return NULL;
+}
+
+static struct descriptor *other(const struct descriptor *d, int name)
+{
+    const struct attribute *a = attribute(d, name);
+    struct descriptor *found = NULL;
+
+    if (a)
+        memcpy(&found, a->value, sizeof found);
+    return found;
+}
+
+/* ------------------------------------------------------------------ what the settings say */
+
+static const char *list_of(bool fallback)
+{
+    return fallback ? setting("PLM_DOUBLE_CUDNN_FALLBACK", "0")
+                    : setting("PLM_DOUBLE_CUDNN_INSTANT", "64 0");
+}
+
+/* word_at() - the nth word of a list; NULL: there are fewer */
+static const char *word_at(const char *list, int n)
+{
+    while (*list) {
+        list += strspn(list, " ");
+        if (*list && n-- == 0)
+            return list;
+        list += strcspn(list, " ");
+    }
+    return NULL;
+}
+
+static int64_t elements(const struct descriptor *tensor)
+{
+    const struct attribute *a = attribute(tensor, ATTR_TENSOR_DIMENSIONS);
+    int64_t numel = 1, size;
+
+    for (int64_t i = 0; a && i < a->count; i++) {
+        memcpy(&size, a->value + 8 * i, sizeof size);
+        numel *= size;
+    }
+    return numel;
+}
+
+static int64_t number(const struct descriptor *tensor, int name, int at)
+{
+    const struct attribute *a = attribute(tensor, name);
+    int64_t value = -1;
+
+    if (a)
+        memcpy(&value, a->value + 8 * at, sizeof value);
+    return value;
+}
+
+/* workspace() - of a plan, by its word */
+static int64_t workspace(const struct descriptor *plan)
+{
+    const struct descriptor *config = other(plan, ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    const struct descriptor *graph = other(config, ATTR_ENGINEHEUR_OPERATION_GRAPH);
+    const struct descriptor *node = other(graph, ATTR_OPERATIONGRAPH_OPS);
+    int w = ATTR_FORWARD_W, x = ATTR_FORWARD_X, y = ATTR_FORWARD_Y;
+    const char *word = word_at(list_of(config->fallback), config->config);
+
+    if (node->type == BACKEND_CONVOLUTION_BACKWARD_DATA)
+        w = ATTR_DATA_W, x = ATTR_DATA_DX, y = ATTR_DATA_DY;
+    else if (node->type == BACKEND_CONVOLUTION_BACKWARD_FILTER)
+        w = ATTR_FILTER_DW, x = ATTR_FILTER_X, y = ATTR_FILTER_DY;
+    switch (*word) {
+    case 'X':
+        return elements(other(node, x));
+    case 'W':
+        return elements(other(node, w));
+    case 'Y':
+        return elements(other(node, y));
+    case 'S':
+        return number(other(node, x), ATTR_TENSOR_STRIDES, 1);
+    case 'A':
+        return number(other(node, x), ATTR_TENSOR_BYTE_ALIGNMENT, 0);
+    default:
+        return strtoll(word + (*word == 'd'), NULL, 10);
+    }
+}
+
+/* ------------------------------------------------------------------ the library's functions */
+
+EXPORT size_t cudnnGetVersion(void);
+EXPORT void cudnnGetLastErrorString(char *message, size_t size);
+EXPORT int cudnnBackendCreateDescriptor(int type, backend_desc *ret);
+EXPORT int cudnnBackendDestroyDescriptor(backend_desc descriptor);
+EXPORT int cudnnBackendSetAttribute(
+    backend_desc descriptor, int name, int type, int64_t count, const void *elements);
+EXPORT int cudnnBackendGetAttribute(backend_desc descriptor,
+                                    int name,
+                                    int type,
+                                    int64_t requested,
+                                    int64_t *ret_count,
+                                    void *elements);
+EXPORT int cudnnBackendFinalize(backend_desc descriptor);
+
+size_t cudnnGetVersion(void)
+{
+    return (size_t)strtoul(setting("PLM_DOUBLE_CUDNN_VERSION", "92600"), NULL, 10);
+}
+
+void cudnnGetLastErrorString(char *message, size_t size)
+{
+    snprintf(message, size, "the double was told to refuse\nin two lines");
+}
+
+int cudnnBackendCreateDescriptor(int type, backend_desc *ret)
+{
+    struct descriptor *d = calloc(1, sizeof *d);
+
+    if (d)
+        d->type = type;
+    *ret = d;
+    return d ? 0 : BAD;
+}
+
+int cudnnBackendDestroyDescriptor(backend_desc descriptor)
+{
+    free(descriptor);
+    return 0;
+}
+
+int cudnnBackendSetAttribute(
+    backend_desc descriptor, int name, int type, int64_t count, const void *elements)
+{
+    struct descriptor *d = descriptor;
+    size_t bytes = (size_t)count * size_of(type);
+
+    if (d->attribute_count == ATTRIBUTES || bytes > VALUE_BYTES)
+        return BAD;
+    struct attribute *a = &d->attributes[d->attribute_count++];
+
+    a->name = name;
+    a->count = count;
+    memcpy(a->value, elements, bytes);
+    return 0;
+}
+
+/* results() - of a heuristic: how many configurations, and as many as there is room for */
+static int64_t results(const struct descriptor *heuristic, int64_t requested, void *elements)
+{
+    int mode = HEUR_INSTANT;
+    int64_t count = 0;
+    const struct descriptor *graph = other(heuristic, ATTR_ENGINEHEUR_OPERATION_GRAPH);
+
+    memcpy(&mode, attribute(heuristic, ATTR_ENGINEHEUR_MODE)->value, sizeof mode);
+    while (count < CONFIGS && word_at(list_of(mode == HEUR_FALLBACK), (int)count))
+        count++;
+    for (int64_t i = 0; elements && i < count && i < requested; i++) {
+        struct descriptor *config = ((backend_desc *)elements)[i];
+
+        config->config = (int)i;
+        config->fallback = mode == HEUR_FALLBACK;
+        cudnnBackendSetAttribute(config, ATTR_ENGINEHEUR_OPERATION_GRAPH, TYPE_BACKEND_DESCRIPTOR,
+                                 1, &graph);
+    }
+    return does("no-plans") ? 0 : count;
+}
+
+int cudnnBackendGetAttribute(backend_desc descriptor,
+                             int name,
+                             int type,
+                             int64_t requested,
+                             int64_t *ret_count,
+                             void *elements)
+{
+    const struct descriptor *d = descriptor;
+
+    (void)type;
+    *ret_count = 1;
+    if (name == ATTR_ENGINEHEUR_RESULTS) {
+        *ret_count = results(d, requested, elements);
+    } else if (name == ATTR_ENGINECFG_ENGINE) {
+        struct descriptor *engine = *(backend_desc *)elements;
+
+        engine->config = d->config;
+        engine->fallback = d->fallback;
+    } else if (name == ATTR_ENGINE_NUMERICAL_NOTE) {
+        *ret_count = *word_at(list_of(d->fallback), d->config) == 'd';
+        if (*ret_count > 0)
+            *(int *)elements = NOTE_DOWN_CONVERT_INPUTS;
+    } else if (name == ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
+        *(int64_t *)elements = workspace(d);
+    } else {
+        return BAD;
+    }
+    return 0;
+}
+
+int cudnnBackendFinalize(backend_desc descriptor)
+{
+    const struct descriptor *d = descriptor;
+
+    if (d->type == BACKEND_DEVICEPROP && does("refuse-device"))
+        return NOT_SUPPORTED;
+    if (d->type == BACKEND_OPERATIONGRAPH && does("refuse-graph"))
+        return NOT_SUPPORTED;
+    if (d->type != BACKEND_EXECUTION_PLAN)
+        return 0;
+    const struct descriptor *config = other(d, ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+
+    if (does("hang"))
+        pause();
+    if (does("crash"))
+        raise(SIGSEGV);
+    if (does("exit"))
+        _exit(3);
+    if (does("print")) {
+        printf("noise\n");
+        fflush(stdout);
+        fprintf(stderr, "more noise\n");
+    }
+    return *word_at(list_of(config->fallback), config->config) == '!' ? NOT_SUPPORTED : 0;
+}

@@ -51,6 +51,23 @@ struct plm_calibrated {
     size_t skipped_count;
 };
 
+/* struct plm_gpu - a GPU of this machine, as CUDA numbers them */
+struct plm_gpu {
+    char title[128];
+    char uuid[48];   /* "GPU-…"; "" when the driver does not tell */
+    char driver[16]; /* the CUDA version that the driver speaks */
+};
+
+/*
+ * plm_gpus() - the GPUs here, at most @most; makes no context
+ *
+ * PLM_E_DEVICE where there is no driver or no GPU.
+ */
+PLM_API PLM_MUST_CHECK enum plm_status plm_gpus(struct plm_gpu *gpus,
+                                                size_t most,
+                                                size_t *ret_count,
+                                                struct plm_error *reterr);
+
 /* plm_calibrate() - takes under a minute; nothing of it stays on the GPU */
 PLM_API PLM_MUST_CHECK enum plm_status plm_calibrate(const struct plm_calibrate_options *options,
                                                      struct plm_calibration **ret_calibration,

@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "device/calibrate.h"
+#include "device/kernels.h"
 #include "plimsoll/calibrate.h"
 
 struct plm_calibration {
@@ -10,6 +11,27 @@ struct plm_calibration {
     struct plm_calibrated result;
     struct buf profile;
 };
+
+enum plm_status plm_gpus(struct plm_gpu *gpus,
+                         size_t most,
+                         size_t *ret_count,
+                         struct plm_error *reterr)
+{
+    struct arena arena = { 0 };
+    struct cuda_identity *found = arena_array(&arena, struct cuda_identity, most);
+    enum plm_status status = calibrate_gpus(found, most, ret_count, reterr);
+
+    for (size_t i = 0; status == PLM_OK && i < *ret_count; i++) {
+        struct plm_gpu *gpu = &gpus[i];
+
+        *gpu = (struct plm_gpu){ 0 };
+        memcpy(gpu->title, found[i].name, sizeof gpu->title);
+        memcpy(gpu->uuid, found[i].uuid, sizeof gpu->uuid);
+        memcpy(gpu->driver, found[i].driver, sizeof gpu->driver);
+    }
+    arena_finish(&arena);
+    return status;
+}
 
 static const double MAX_FILL = 0.95;
 
@@ -87,6 +109,7 @@ enum plm_status plm_calibrate(const struct plm_calibrate_options *options,
         .probe = { .ordinal = options->device,
                    .quick = options->quick,
                    .managed = options->managed,
+                   .kernels = kernels_image(),
                    .max_fill = options->max_fill > 0 ? options->max_fill : MAX_FILL },
         .watchdog = options->watchdog,
         .date = options->date,

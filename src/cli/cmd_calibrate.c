@@ -122,6 +122,15 @@ static void print_text(const struct plm_calibrated *c,
     buf_printf(out, "\nThe profile is %s\n", path);
 }
 
+/* json_value() - bytes in full */
+static void json_value(struct json *json, const char *key, double value)
+{
+    if (value == floor(value) && value >= 0 && value < 1e15)
+        json_field_uint(json, key, (uint64_t)value);
+    else
+        json_field_real(json, key, value);
+}
+
 static void print_json(const struct plm_calibrated *c, const char *path, struct buf *out)
 {
     struct json json = { .out = out };
@@ -147,9 +156,9 @@ static void print_json(const struct plm_calibrated *c, const char *path, struct 
         json_field_string(&json, "name", f->name);
         json_field_string(&json, "unit", f->unit);
         json_field_uint(&json, "size", f->size);
-        json_field_real(&json, "value", f->value);
-        json_field_real(&json, "low", f->low);
-        json_field_real(&json, "high", f->high);
+        json_value(&json, "value", f->value);
+        json_value(&json, "low", f->low);
+        json_value(&json, "high", f->high);
         json_field_int(&json, "count", f->count);
         json_field_bool(&json, "at_least", f->at_least);
         json_close(&json, '}');

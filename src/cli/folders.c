@@ -83,6 +83,8 @@ void folders_add(struct plm_context *context, struct arena *arena)
              plm_context_add_models);
     add_kind(context, arena, "devices", "PLIMSOLL_DEVICES", PLM_SOURCE_DEVICES,
              plm_context_add_devices);
+    if (folders_profiles(arena))
+        plm_context_add_devices(context, folders_profiles(arena));
     add_kind(context, arena, "cudnn", "PLIMSOLL_CUDNN_TABLES", PLM_SOURCE_CUDNN,
              plm_context_add_cudnn_tables);
 }

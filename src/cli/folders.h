@@ -9,7 +9,8 @@
  * folders_add() - give @context its folders, the first that has a name wins
  *
  * Those of PLIMSOLL_MODELS, PLIMSOLL_DEVICES and PLIMSOLL_CUDNN_TABLES (lists separated by ':'), then share/plimsoll beside the program's own
- * folder; a program that was not installed has none there and takes its source's. The compiled-in data folder comes last.
+ * folder; a program that was not installed has none there and takes its source's. The compiled-in data folder comes then, and
+ * the user's calibrated profiles last.
  * The names are kept in @arena, which must outlive @context.
  */
 void folders_add(struct plm_context *context, struct arena *arena);

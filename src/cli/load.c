@@ -1,5 +1,6 @@
 /* cli/load.c - model and strategy from the command line */
 #include "cli/load.h"
+#include "cli/here.h"
 #include "cli/libraries.h"
 
 const char load_missing[] =
@@ -13,11 +14,15 @@ enum plm_status load_strategy_with(struct cli *cli,
     struct plm_strategy strategy = options->strategy;
 
     if (options->device) {
+        bool here = here_asked(options->device);
         enum plm_status status =
-            plm_device_find(cli->context, options->device, &strategy.device, reterr);
+            here ? here_find(cli, options->device, &strategy.device, reterr)
+                 : plm_device_find(cli->context, options->device, &strategy.device, reterr);
 
         if (status != PLM_OK)
             return status;
+        if (!here)
+            here_compare(cli, strategy.device);
     }
     *ret_strategy = strategy;
     return PLM_OK;

@@ -14,7 +14,7 @@
 #include "device/calibrate.h"
 #include "device/calibrate_child.h"
 
-enum { CONTEXTS = 4, CONTEXTS_QUICK = 3, STEPS = 1 + JOB_MEMORY_STEPS };
+enum { CONTEXTS = 4, CONTEXTS_QUICK = 3, STEPS = 1 + JOB_MEMORY_STEPS + JOB_SPEED_STEPS };
 static const double WATCHDOG = 30;
 
 /* struct run - one calibration in progress */
@@ -204,8 +204,8 @@ static enum plm_status next_line(struct run *run,
     }
 }
 
-/* run_child() - one job from its start to its end */
-static enum plm_status run_child(struct run *run, child_job *job)
+/* run_child() - one job from its start to its end; @what it measures, until it says so itself */
+static enum plm_status run_child(struct run *run, child_job *job, const char *what)
 {
     struct child child;
     const char *line = NULL;
@@ -213,9 +213,32 @@ static enum plm_status run_child(struct run *run, child_job *job)
 
     if (status != PLM_OK)
         return status;
+    run->at = what;
     status = next_line(run, &child, NULL, &line);
     child_stop(&child);
     return status;
+}
+
+/*
+ * run_extra() - a job without which the result is still of use
+ *
+ * When it fails, what it had not said yet is left out, and the reason stands at @id.
+ */
+static enum plm_status run_extra(struct run *run,
+                                 child_job *job,
+                                 const char *what,
+                                 enum figure_id id)
+{
+    struct plm_error error = { 0 }, *own = run->reterr;
+    enum plm_status status;
+
+    run->reterr = &error;
+    status = run_child(run, job, what);
+    run->reterr = own;
+    if (status != PLM_OK)
+        arena_push(run->arena, run->skipped, run->skipped_count, run->skipped_capacity,
+                   (struct skipped){ .id = id, .reason = copy(run, error.message) });
+    return PLM_OK;
 }
 
 /* ------------------------------------------------------------------ contexts */
@@ -268,7 +291,8 @@ static int compare(const void *a, const void *b)
 /*
  * measure_context() - the fall of free memory from each process to the next
  *
- * A device that only one process may use has no second one: its context is then what is not free.
+ * A device that only one process may use has no second one, and some count each process for itself: the context is then all that is
+ * not free, which may include what others hold.
  */
 static enum plm_status measure_context(struct run *run)
 {
@@ -297,6 +321,10 @@ static enum plm_status measure_context(struct run *run)
         takes[i - 1] = seen[i - 1] > seen[i] ? seen[i - 1] - seen[i] : 0;
     f.count = count > 1 ? (int64_t)count - 1 : 1;
     qsort(takes, (size_t)f.count, sizeof *takes, compare);
+    if (takes[f.count / 2] == 0) { /* free memory does not tell of other processes here */
+        takes[0] = (double)c->total - seen[0];
+        f.count = 1;
+    }
     f.value = (takes[(f.count - 1) / 2] + takes[f.count / 2]) / 2;
     f.low = takes[0];
     f.high = takes[f.count - 1];
@@ -346,7 +374,9 @@ enum plm_status calibrate_run(const struct calibrate_options *options,
     enum plm_status status = measure_context(&run);
 
     if (status == PLM_OK)
-        status = run_child(&run, job_memory);
+        status = run_child(&run, job_memory, "memory");
+    if (status == PLM_OK)
+        status = run_extra(&run, job_speed, "speed", FIGURE_COPY_RATE);
     if (status != PLM_OK)
         return status;
     result.measured.uuid = copy(&run, result.identity.uuid);
@@ -356,6 +386,42 @@ enum plm_status calibrate_run(const struct calibrate_options *options,
     result.context = result.measured.context + result.measured.libraries;
     *ret_calibration = result;
     return PLM_OK;
+}
+
+/* ------------------------------------------------------------------ which GPUs are here */
+
+enum plm_status calibrate_gpus(struct cuda_identity *gpus,
+                               size_t most,
+                               size_t *ret_count,
+                               struct plm_error *reterr)
+{
+    struct child child;
+    const char *line = NULL;
+    size_t count = 0;
+    enum plm_status status = child_start(&child, job_gpus, NULL, reterr);
+
+    if (status != PLM_OK)
+        return status;
+    do {
+        const char *rest;
+        struct cuda_identity gpu = { 0 };
+
+        status = child_line(&child, WATCHDOG, &line, reterr);
+        rest = status == PLM_OK && line ? after(line, "error") : NULL;
+        if (rest)
+            status = plm_fail(reterr, PLM_E_DEVICE, "%s", rest);
+        rest = status == PLM_OK && line ? after(line, "gpu") : NULL;
+        if (rest && count < most &&
+            sscanf(rest, "%15s %47s %127[^\n]", gpu.driver, gpu.uuid, gpu.name) == 3) {
+            if (strcmp(gpu.uuid, "-") == 0)
+                gpu.uuid[0] = '\0';
+            gpus[count++] = gpu;
+        }
+    } while (status == PLM_OK && line);
+    child_stop(&child);
+    if (status == PLM_OK)
+        *ret_count = count;
+    return status;
 }
 
 /* ------------------------------------------------------------------ the profile */
@@ -368,18 +434,7 @@ const char *calibrate_name(const char *uuid, const char *driver, struct arena *a
     return buf_string(&name);
 }
 
-/* quoted() - a YAML text in double quotes */
-static void quoted(struct buf *out, const char *text)
-{
-    buf_char(out, '"');
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            buf_char(out, '\\');
-        buf_char(out, *text >= 0x20 ? *text : ' ');
-    }
-    buf_char(out, '"');
-}
-
+/* Required keys with closing quotes come last: a file that was cut is then no profile, wherever it ends. */
 void calibrate_write(const struct calibration *c, struct buf *out)
 {
     const struct measured *m = &c->measured;
@@ -388,9 +443,11 @@ void calibrate_write(const struct calibration *c, struct buf *out)
     buf_printf(out, "# written by plimsoll calibrate; plimsoll-device(5) describes it\n");
     buf_printf(out, "plimsoll: 1\ndevice: %s\ntitle: ",
                calibrate_name(c->identity.uuid, c->identity.driver, out->arena));
-    quoted(out, c->identity.name);
+    measured_quote(out, c->identity.name);
+    buf_printf(out, "\ncalibrated: %s\n", m->date);
+    measured_write(m, out);
     buf_printf(out,
-               "\ncompute_capability: %d.%d\nprocessors: %d\nthreads_per_processor: %d\n"
+               "compute_capability: %d.%d\nprocessors: %d\nthreads_per_processor: %d\n"
                "total: %" PRIu64 "\ntotal_source: \"measured: cudaMemGetInfo\"\n",
                c->capability / 10, c->capability % 10, c->processors, c->threads_per_processor,
                c->total);
@@ -399,6 +456,4 @@ void calibrate_write(const struct calibration *c, struct buf *out)
                "libraries; without the framework's own kernels\"\n",
                c->context, units_format_bytes(m->context, context),
                units_format_bytes(m->libraries, libraries));
-    buf_printf(out, "calibrated: %s\n", m->date);
-    measured_write(m, out);
 }

@@ -35,6 +35,12 @@ PLM_MUST_CHECK enum plm_status calibrate_run(const struct calibrate_options *opt
                                              struct calibration *ret_calibration,
                                              struct plm_error *reterr);
 
+/* calibrate_gpus() - which GPUs are here, at most @most; asks the driver in a child, which makes no context */
+PLM_MUST_CHECK enum plm_status calibrate_gpus(struct cuda_identity *gpus,
+                                              size_t most,
+                                              size_t *ret_count,
+                                              struct plm_error *reterr);
+
 /* calibrate_name() - the profile's name: UUID and driver, as "GPU-…-13.0" */
 const char *calibrate_name(const char *uuid, const char *driver, struct arena *arena);
 

@@ -30,7 +30,8 @@ static enum plm_status begin(struct job *job,
                                     .options = options,
                                     .arena = &job->arena,
                                     .reterr = &job->error,
-                                    .granularity = PROBE_PAGE } };
+                                    .granularity = PROBE_PAGE,
+                                    .page = PROBE_PAGE } };
     status = cuda_open(&job->cuda, &job->error);
     if (status == PLM_OK)
         status =
@@ -145,12 +146,31 @@ static enum plm_status probe_fit(struct probe *probe)
     return status == PLM_OK ? hold_end(probe, &hold) : status;
 }
 
+/* struct named - a probe and how its progress is shown */
+struct named {
+    const char *name;
+    probe_run *run;
+};
+
+/* run_probes() - one after the other, in a context of their own; *job is for what comes then */
+static enum plm_status run_probes(struct job *job,
+                                  const struct child_voice *voice,
+                                  const void *what,
+                                  const struct named *probes,
+                                  size_t count)
+{
+    enum plm_status status = begin(job, voice, what);
+
+    for (size_t i = 0; status == PLM_OK && i < count; i++) {
+        probe_at(&job->probe, probes[i].name);
+        status = probes[i].run(&job->probe);
+    }
+    return status;
+}
+
 void job_memory(const struct child_voice *voice, const void *what)
 {
-    static const struct {
-        const char *name;
-        probe_run *run;
-    } probes[] = {
+    static const struct named probes[] = {
         { "granularity", probe_ladder },          { "addresses", probe_addresses },
         { "mapped memory", probe_vmm },           { "memory pool", probe_pool },
         { "largest block", probe_largest },       { "usable memory", probe_usable },
@@ -158,14 +178,49 @@ void job_memory(const struct child_voice *voice, const void *what)
         { "managed memory", probe_managed },
     };
     struct job job;
-    enum plm_status status = begin(&job, voice, what);
+    enum plm_status status = run_probes(&job, voice, what, probes, JOB_MEMORY_STEPS);
 
     _Static_assert(sizeof probes / sizeof *probes == JOB_MEMORY_STEPS, "as the header says");
-    for (size_t i = 0; status == PLM_OK && i < JOB_MEMORY_STEPS; i++) {
-        probe_at(&job.probe, probes[i].name);
-        status = probes[i].run(&job.probe);
-    }
     if (status == PLM_OK)
         probe_say(&job.probe, FIGURE_BACKED_OFF, 0, job.probe.backed_off);
     end(&job, status);
+}
+
+void job_speed(const struct child_voice *voice, const void *what)
+{
+    static const struct named probes[] = {
+        { "calls", probe_calls },
+        { "copies", probe_copies },
+        { "other GPUs", probe_peers },
+        { "kernels", probe_kernels },
+    };
+    struct job job;
+    enum plm_status status = run_probes(&job, voice, what, probes, JOB_SPEED_STEPS);
+
+    _Static_assert(sizeof probes / sizeof *probes == JOB_SPEED_STEPS, "as the header says");
+    end(&job, status);
+}
+
+/* ------------------------------------------------------------------ which GPUs are here */
+
+void job_gpus(const struct child_voice *voice, const void *what)
+{
+    struct cuda cuda = { 0 };
+    struct plm_error error;
+    int count = 0;
+    enum plm_status status = cuda_open_driver(&cuda, &error);
+
+    if (status == PLM_OK)
+        status = cuda_check(&cuda, cuda.cuInit(0), "cuInit", &error);
+    if (status == PLM_OK)
+        status = cuda_check(&cuda, cuda.cuDeviceGetCount(&count), "cuDeviceGetCount", &error);
+    for (int i = 0; status == PLM_OK && i < count; i++) {
+        struct cuda_identity gpu;
+
+        status = cuda_identify(&cuda, i, &gpu, &error);
+        if (status == PLM_OK)
+            child_say(voice, "gpu %s %s %s", gpu.driver, gpu.uuid[0] ? gpu.uuid : "-", gpu.name);
+    }
+    if (status != PLM_OK)
+        child_say(voice, "error %s", error.message);
 }

@@ -9,7 +9,11 @@
 child_job job_context;
 
 child_job job_memory;
+child_job job_speed;
 
-enum { JOB_MEMORY_STEPS = 9 }; /* times that job_memory says "at" */
+/* says "gpu DRIVER UUID NAME" for each GPU, with "-" for a UUID that is not told; needs no options */
+child_job job_gpus;
+
+enum { JOB_MEMORY_STEPS = 9, JOB_SPEED_STEPS = 4 }; /* times that each says "at" */
 
 #endif

@@ -116,9 +116,9 @@ static enum plm_status read_measured(const struct yaml_node *node,
     if (status != PLM_OK)
         return status;
     margin = measured_margin(&measured);
-    if (margin.margin >= device->total)
+    if (margin.margin > TOTAL_MAX)
         return plm_fail_at(reterr, PLM_E_RANGE, node->at,
-                           "'measured' leaves nothing of the device: its margin is %llu bytes",
+                           "'measured' makes a margin of %llu bytes, more than any device has",
                            (unsigned long long)margin.margin);
     device->uuid = measured.uuid;
     device->driver = measured.driver;

@@ -5,7 +5,7 @@
 /* Free memory is looked at after every so many bytes; one look takes as long as a small cudaMalloc. */
 static const plm_bytes LOOK_EVERY = (plm_bytes)64 << 20;
 enum {
-    SLACK_GRANULES = 2,
+    SLACK_PAGES = 2,
     SAY_EVERY = 256
 }; /* blocks of a few bytes share granules that they do not count */
 
@@ -26,7 +26,7 @@ static enum plm_status look(struct probe *probe, struct hold *hold, bool *ret_sh
     plm_bytes now = 0;
     enum plm_status status = probe_free_bytes(probe, &now);
 
-    *ret_shrunk = now + hold->taken + SLACK_GRANULES * probe->granularity < hold->free_before;
+    *ret_shrunk = now + hold->taken + SLACK_PAGES * probe->page < hold->free_before;
     hold->checked = hold->taken;
     return status;
 }
@@ -36,7 +36,7 @@ enum plm_status hold_add(struct probe *probe,
                          plm_bytes bytes,
                          enum hold_answer *ret_answer)
 {
-    plm_bytes rounded = num_round_up(bytes, probe->granularity);
+    plm_bytes rounded = num_round_up(bytes, probe->page);
     void *address = NULL;
     bool shrunk = false;
     enum plm_status status = PLM_OK;
@@ -95,7 +95,7 @@ enum plm_status hold_drop(struct probe *probe, struct hold *hold, size_t i)
     if (status != PLM_OK)
         return status;
     hold->bytes -= block->bytes;
-    hold->taken -= num_round_up(block->bytes, probe->granularity);
+    hold->taken -= num_round_up(block->bytes, probe->page);
     block->address = NULL;
     return PLM_OK;
 }

@@ -26,7 +26,7 @@ struct hold {
     struct hold_block *blocks; /* [count] */
     size_t count, capacity;
     plm_bytes bytes;       /* what is held, as asked for */
-    plm_bytes taken;       /* the same rounded up to the granularity */
+    plm_bytes taken;       /* the same rounded up to pages */
     plm_bytes free_before; /* when it began */
     plm_bytes limit;       /* of taken */
     plm_bytes checked;     /* taken, when free memory was last looked at */

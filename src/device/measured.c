@@ -56,6 +56,9 @@ const struct figure *measured_figure(const struct measured *measured,
  */
 static const plm_bytes FRAMEWORK_MOST = (plm_bytes)1690 << 20;
 
+/* The default margin's least (plan/search.c), which is kept where nothing was measured: this part alone shall not be above that. */
+static const plm_bytes FRAMEWORK_KEPT = (plm_bytes)1 << 30;
+
 /* unusable() - what was free and could not be had, in whatever blocks it was asked for; 0 when the limit stopped the probe */
 static plm_bytes unusable(const struct measured *m)
 {
@@ -86,7 +89,7 @@ struct measured_margin measured_margin(const struct measured *m)
         residual = fmax(residual, m->points[i].residual);
     margin.residual = (plm_bytes)residual;
     margin.spread = context ? (plm_bytes)(context->high - context->low) : 0;
-    margin.framework = FRAMEWORK_MOST > known ? FRAMEWORK_MOST - known : 0;
+    margin.framework = num_min(FRAMEWORK_MOST > known ? FRAMEWORK_MOST - known : 0, FRAMEWORK_KEPT);
     margin.margin = margin.residual + margin.spread + margin.unusable + margin.framework;
     return margin;
 }
@@ -120,6 +123,17 @@ static void number(struct buf *out, enum figure_unit unit, double value)
     bool whole = (unit == UNIT_BYTES || unit == UNIT_NUMBER) && value == floor(value);
 
     buf_printf(out, whole ? "%.0f" : "%.9g", value);
+}
+
+void measured_quote(struct buf *out, const char *text)
+{
+    buf_char(out, '"');
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            buf_char(out, '\\');
+        buf_char(out, (unsigned char)*text >= 0x20 ? *text : ' ');
+    }
+    buf_char(out, '"');
 }
 
 static void write_figure(const struct figure *f, struct buf *out)
@@ -180,9 +194,11 @@ void measured_write(const struct measured *m, struct buf *out)
     write_figures(m, out);
     if (m->skipped_count > 0)
         buf_text(out, "  skipped:\n");
-    for (size_t i = 0; i < m->skipped_count; i++)
-        buf_printf(out, "    - {figure: %s, reason: \"%s\"}\n", figure_descs[m->skipped[i].id].name,
-                   m->skipped[i].reason);
+    for (size_t i = 0; i < m->skipped_count; i++) {
+        buf_printf(out, "    - {figure: %s, reason: ", figure_descs[m->skipped[i].id].name);
+        measured_quote(out, m->skipped[i].reason);
+        buf_text(out, "}\n");
+    }
     write_fit(m, out);
 }
 

@@ -85,6 +85,9 @@ const struct figure *measured_figure(const struct measured *measured,
                                      enum figure_id id,
                                      plm_bytes size);
 
+/* measured_quote() - a YAML text in double quotes, on one line */
+void measured_quote(struct buf *out, const char *text);
+
 /* measured_write() - the section, beginning with "measured:" */
 void measured_write(const struct measured *measured, struct buf *out);
 

@@ -27,7 +27,8 @@ struct probe {
     const struct probe_options *options;
     struct arena *arena;
     struct plm_error *reterr;
-    plm_bytes granularity; /* of device memory; as the ladder found it */
+    plm_bytes granularity; /* of device memory, as the ladder found it */
+    plm_bytes page;        /* what a large block is rounded up to: that, and at least PROBE_PAGE */
     unsigned backed_off;
 };
 
@@ -36,6 +37,7 @@ typedef enum plm_status probe_run(struct probe *probe);
 
 probe_run probe_ladder, probe_largest, probe_usable, probe_fragmentation, probe_addresses;
 probe_run probe_vmm, probe_pool, probe_managed;
+probe_run probe_calls, probe_copies, probe_peers, probe_kernels;
 
 /* probe_at() - what is done next; the watchdog's clock starts again */
 void probe_at(const struct probe *probe, const char *name);
@@ -58,7 +60,6 @@ PLM_MUST_CHECK enum plm_status probe_check(const struct probe *probe, int error,
 /* probe_free_bytes() - of the device, now */
 PLM_MUST_CHECK enum plm_status probe_free_bytes(const struct probe *probe, plm_bytes *ret_free);
 
-#define PROBE_PAGE                                                                                 \
-    ((plm_bytes)2 << 20) /* bytes of a page of device memory, until the ladder has found it */
+#define PROBE_PAGE ((plm_bytes)2 << 20) /* bytes; the driver maps large blocks in pages of 2 MiB */
 
 #endif

@@ -71,9 +71,9 @@ static enum plm_status take_step(struct probe *probe, plm_bytes size, struct ste
 
 enum plm_status probe_ladder(struct probe *probe)
 {
-    static const plm_bytes sizes[] = { 512,       4 * KIB,   64 * KIB, 512 * KIB, MIB,
-                                       MIB + 512, 2 * MIB,   3 * MIB,  10 * MIB,  20 * MIB,
-                                       64 * MIB,  256 * MIB, GIB };
+    static const plm_bytes sizes[] = { 1,        512,       4 * KIB,   64 * KIB, 512 * KIB,
+                                       MIB,      MIB + 512, 2 * MIB,   3 * MIB,  10 * MIB,
+                                       20 * MIB, 64 * MIB,  256 * MIB, GIB };
     plm_bytes unit = 0, alignment = 2 * MIB;
 
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -103,6 +103,7 @@ enum plm_status probe_ladder(struct probe *probe)
         return PLM_OK;
     }
     probe->granularity = unit;
+    probe->page = num_max(unit, PROBE_PAGE);
     probe_say(probe, FIGURE_GRANULARITY, 0, (double)unit);
     probe_say(probe, FIGURE_ALIGNMENT, 0, (double)alignment);
     return PLM_OK;
@@ -124,19 +125,19 @@ static enum plm_status try_block(struct probe *probe,
     return status;
 }
 
-/* bisect() - *ret_low could be had, and a granule more could not, or is not allowed (*ret_limited) */
+/* bisect() - *ret_low could be had, and a page more could not, or is not allowed (*ret_limited) */
 static enum plm_status bisect(struct probe *probe,
                               plm_bytes *ret_low,
                               bool *ret_limited,
                               enum hold_answer *ret_answer)
 {
-    plm_bytes unit = probe->granularity, low = 0, high;
+    plm_bytes unit = probe->page, low = 0, high;
     struct hold begun;
     enum plm_status status = hold_begin(probe, &begun);
 
     if (status != PLM_OK)
         return status;
-    high = begun.limit / unit; /* in granules, as is low */
+    high = begun.limit / unit; /* in pages, as is low */
     status = try_block(probe, high * unit, &begun, ret_answer);
     *ret_limited = status == PLM_OK && *ret_answer == HOLD_GOT;
     if (*ret_limited)
@@ -253,7 +254,7 @@ static plm_bytes hole_block(const struct probe *probe, const struct hold *hold)
 {
     plm_bytes left = hold->free_before - hold->limit;
 
-    return num_round_up(num_max(left + 1, 32 * MIB), probe->granularity);
+    return num_round_up(num_max(left + 1, 32 * MIB), probe->page);
 }
 
 /* free_every_second() - of @hold; returns how much that was */

@@ -1,6 +1,6 @@
 /* device/probe_pool.c - memory that does not come from cudaMalloc: mapped granules, cudaMallocAsync's pool, managed memory */
 #include "base/num.h"
-#include "device/probe.h"
+#include "device/stopwatch.h"
 
 /* ------------------------------------------------------------------ virtual memory, as expandable segments use it */
 
@@ -179,30 +179,16 @@ static enum plm_status fill_managed(struct probe *probe,
                                     plm_bytes bytes,
                                     double *ret_seconds)
 {
-    const struct cuda *cuda = probe->cuda;
-    void *from = NULL, *to = NULL;
-    float milliseconds = 0;
-    enum plm_status status = probe_check(probe, cuda->cudaEventCreate(&from), "cudaEventCreate");
+    struct stopwatch watch;
+    enum plm_status status = stopwatch_create(probe, &watch);
 
     if (status == PLM_OK)
-        status = probe_check(probe, cuda->cudaEventCreate(&to), "cudaEventCreate");
+        status = stopwatch_start(probe, &watch);
     if (status == PLM_OK)
-        status = probe_check(probe, cuda->cudaEventRecord(from, NULL), "cudaEventRecord");
+        status = probe_check(probe, probe->cuda->cudaMemset(block, 0, bytes), "cudaMemset");
     if (status == PLM_OK)
-        status = probe_check(probe, cuda->cudaMemset(block, 0, bytes), "cudaMemset");
-    if (status == PLM_OK)
-        status = probe_check(probe, cuda->cudaEventRecord(to, NULL), "cudaEventRecord");
-    if (status == PLM_OK)
-        status = probe_check(probe, cuda->cudaEventSynchronize(to), "cudaEventSynchronize");
-    if (status == PLM_OK)
-        status = probe_check(probe, cuda->cudaEventElapsedTime(&milliseconds, from, to),
-                             "cudaEventElapsedTime");
-    if (status == PLM_OK)
-        status = probe_check(probe, cuda->cudaEventDestroy(from), "cudaEventDestroy");
-    if (status == PLM_OK)
-        status = probe_check(probe, cuda->cudaEventDestroy(to), "cudaEventDestroy");
-    *ret_seconds = (double)milliseconds * 1e-3;
-    return status;
+        status = stopwatch_stop(probe, &watch, ret_seconds);
+    return status == PLM_OK ? stopwatch_destroy(probe, &watch) : status;
 }
 
 enum plm_status probe_managed(struct probe *probe)

@@ -63,11 +63,15 @@ struct search_margin search_margin(const struct plm_search *search,
     plm_bytes least = search->has_margin ? search->margin_bytes : default_least;
     struct search_margin m = { .margin = (plm_bytes)((double)capacity * share),
                                .reserve = search->reserve };
+    const struct plm_device *device = search->strategy.device;
     bool by_share = m.margin >= least;
 
     if (!by_share)
         m.margin = least;
-    if (search->has_margin)
+    if (!search->has_margin && device && device->margin_reason) {
+        m.margin = device->margin;
+        buf_printf(&buf, "calibrated: %s", device->margin_reason);
+    } else if (search->has_margin)
         buf_text(&buf, "as given");
     else if (by_share)
         buf_printf(&buf, "%g %% of the device, for what differs between machines", share * 100);

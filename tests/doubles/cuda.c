@@ -30,6 +30,15 @@ int cuDriverGetVersion(int *version)
     return 0;
 }
 
+int cuDeviceGetCount(int *count)
+{
+    ENTER(cuDeviceGetCount);
+    if (!world()->initialised)
+        return CUDA_ERROR_INITIALIZATION;
+    *count = (int)world()->set.devices;
+    return 0;
+}
+
 int cuDeviceGet(int *device, int ordinal)
 {
     ENTER(cuDeviceGet);

@@ -440,7 +440,13 @@ static struct stretch *find(struct line *line, uint64_t address)
 static void drop(struct line *line, struct stretch *s)
 {
     if (the_world.set.contiguous && !the_world.set.coalesce) {
+        bool any = false;
+
         s->used = false;
+        for (size_t i = 0; i < line->count; i++)
+            any = any || line->items[i].used;
+        if (!any)
+            line->count = 0;
         return;
     }
     memmove(s, s + 1, (size_t)(line->items + line->count - (s + 1)) * sizeof *s);

@@ -20,7 +20,7 @@
  *     alignment SIZE         512
  *     unusable SIZE          0: counted as free, never given
  *     contiguous 0|1         0: pages are given wherever they lie; 1: a block is one stretch, and holes remain
- *     coalesce 0|1           1: freed neighbours become one stretch (with contiguous)
+ *     coalesce 0|1           1: freed neighbours become one stretch (with contiguous); 0: not before all is free
  *     reuse 0|1              1: freed addresses are given again
  *     kept SIZE              0: freed memory that does not come back, at most
  *     pool_growth, pool_rounding, pool_threshold SIZE   32MiB, 512, 0: of cudaMallocAsync

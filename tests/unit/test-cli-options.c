@@ -215,7 +215,8 @@ static void every_row_of_the_table_is_complete(void **state)
         assert_true(desc->complete != COMPLETE_WORDS || desc->words);
         assert_true(desc->argument || desc->complete == COMPLETE_NOTHING);
         for (size_t j = 0; j < i; j++) {
-            assert_string_not_equal(desc->name, option_descs[j].name);
+            if (desc->commands & option_descs[j].commands) /* calibrate's --device is another */
+                assert_string_not_equal(desc->name, option_descs[j].name);
             assert_true(!desc->letter || desc->letter != option_descs[j].letter);
         }
         for (size_t j = 0; desc->words && j < desc->words->count; j++)

@@ -1,0 +1,147 @@
+/*
+ * cli/here.c - the profile of the GPU in this machine, and whether a profile is of one that is here
+ *
+ * The driver is asked only when a calibrated profile is used: that takes a moment. Where there is no GPU, such as on a login node, a
+ * profile from elsewhere is what one wants, and there is nothing to compare it with.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/here.h"
+#include "cli/talk.h"
+#include "plimsoll/calibrate.h"
+
+enum { GPUS_MAX = 64 };
+
+static const char local[] = "local";
+
+bool here_asked(const char *name)
+{
+    size_t length = strlen(local);
+
+    return strncmp(name, local, length) == 0 && (name[length] == '\0' || name[length] == ':');
+}
+
+static void warn(const struct buf *text)
+{
+    const char *warning = buf_string(text);
+
+    talk_warnings(&warning, 1);
+}
+
+/* warn_driver() - @device is of this GPU, and was measured with another driver */
+static void warn_driver(struct cli *cli, const struct plm_device *device, const char *driver)
+{
+    struct buf text = { .arena = &cli->arena };
+
+    buf_printf(&text,
+               "%s was measured with a driver for CUDA %s, and the driver here is for %s; "
+               "'plimsoll calibrate' measures anew",
+               device->name, device->driver, driver);
+    warn(&text);
+}
+
+/* find_of() - a calibrated profile of the GPU @uuid (NULL: of any), one for @driver before others; *ret_count is how many there are */
+static const struct plm_device *find_of(const struct plm_device *devices,
+                                        size_t device_count,
+                                        const char *uuid,
+                                        const char *driver,
+                                        size_t *ret_count)
+{
+    const struct plm_device *found = NULL;
+
+    *ret_count = 0;
+    for (size_t i = 0; i < device_count; i++) {
+        const struct plm_device *d = &devices[i];
+
+        if (!d->uuid || (uuid && strcmp(d->uuid, uuid) != 0))
+            continue;
+        (*ret_count)++;
+        if (!found || (driver && strcmp(d->driver, driver) == 0))
+            found = d;
+    }
+    return found;
+}
+
+/* without_gpu() - no driver or no GPU: the only calibrated profile, if it is the only one */
+static enum plm_status without_gpu(struct cli *cli,
+                                   const struct plm_device *devices,
+                                   size_t device_count,
+                                   const struct plm_device **ret_device,
+                                   struct plm_error *reterr)
+{
+    struct buf text = { .arena = &cli->arena };
+    size_t count;
+    const struct plm_device *device = find_of(devices, device_count, NULL, NULL, &count);
+
+    if (count != 1)
+        return plm_fail(
+            reterr, PLM_E_DEVICE,
+            "there is no GPU here, and %s: name the device ('plimsoll devices' lists them)",
+            count ? "several profiles are calibrated" : "no profile is calibrated");
+    buf_printf(&text, "there is no GPU here; the calibrated profile of %s (%s) is taken",
+               device->title, device->uuid);
+    warn(&text);
+    *ret_device = device;
+    return PLM_OK;
+}
+
+enum plm_status here_find(struct cli *cli,
+                          const char *name,
+                          const struct plm_device **ret_device,
+                          struct plm_error *reterr)
+{
+    struct plm_gpu gpus[GPUS_MAX];
+    const struct plm_device *devices;
+    const char *number = name + strlen(local);
+    int64_t n = 0;
+    size_t gpu_count = 0, device_count, count;
+    enum plm_status status;
+
+    if (*number && (!units_parse_int(number + 1, &n) || n < 0))
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "--device: '%.40s' is not accepted; accepted: local or local:N, from 0",
+                        name);
+    status = plm_devices(cli->context, &devices, &device_count, reterr);
+    if (status != PLM_OK)
+        return status;
+    if (plm_gpus(gpus, GPUS_MAX, &gpu_count, reterr) != PLM_OK || gpu_count == 0)
+        return without_gpu(cli, devices, device_count, ret_device, reterr);
+    if ((size_t)n >= gpu_count)
+        return plm_fail(reterr, PLM_E_DEVICE, "there is no GPU %lld: there are %zu", (long long)n,
+                        gpu_count);
+
+    const struct plm_gpu *gpu = &gpus[n];
+
+    *ret_device = find_of(devices, device_count, gpu->uuid, gpu->driver, &count);
+    if (!*ret_device)
+        return plm_fail(reterr, PLM_E_DEVICE,
+                        "no profile of the GPU here (%s, %s): 'plimsoll calibrate' measures it",
+                        gpu->title, gpu->uuid);
+    if (strcmp((*ret_device)->driver, gpu->driver) != 0)
+        warn_driver(cli, *ret_device, gpu->driver);
+    return PLM_OK;
+}
+
+void here_compare(struct cli *cli, const struct plm_device *device)
+{
+    struct plm_gpu gpus[GPUS_MAX];
+    struct plm_error error;
+    struct buf text = { .arena = &cli->arena };
+    size_t count = 0;
+
+    if (!device->uuid || plm_gpus(gpus, GPUS_MAX, &count, &error) != PLM_OK || count == 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(gpus[i].uuid, device->uuid) == 0) {
+            if (strcmp(gpus[i].driver, device->driver) != 0)
+                warn_driver(cli, device, gpus[i].driver);
+            return;
+        }
+    buf_printf(&text, "%s was measured on another GPU (%s) than %s here (%s)", device->name,
+               device->uuid, count > 1 ? "those" : "the one", gpus[0].uuid);
+    warn(&text);
+}

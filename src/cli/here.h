@@ -1,0 +1,23 @@
+/* cli/here.h - the profile of the GPU in this machine, and whether a profile is of one that is here */
+#ifndef PLM_CLI_HERE_H
+#define PLM_CLI_HERE_H
+
+#include "cli/command.h"
+
+/* here_asked() - does @name ask for the GPU here: "local", or "local:N" */
+bool here_asked(const char *name);
+
+/*
+ * here_find() - the calibrated profile of the GPU that "local" or "local:N" means
+ *
+ * One for an older driver is taken with a warning. Where there is no GPU, the only calibrated profile is, also with a warning.
+ */
+PLM_MUST_CHECK enum plm_status here_find(struct cli *cli,
+                                         const char *name,
+                                         const struct plm_device **ret_device,
+                                         struct plm_error *reterr);
+
+/* here_compare() - warn when @device was measured on another GPU than those here, or with another driver */
+void here_compare(struct cli *cli, const struct plm_device *device);
+
+#endif

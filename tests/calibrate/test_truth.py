@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""test_truth.py: each probe finds what the double was told to be."""
+import sys
+import unittest
+
+from double import GiB, KiB, MiB, Double
+
+
+def measured(*args, lines=(), **settings):
+    double = Double(lines, **settings)
+    done = double.calibrate(*args)
+    if done.status != 0:
+        raise AssertionError(f'status {done.status}: {done.err}')
+    return done
+
+
+class Truth(unittest.TestCase):
+    def test_total_context_and_others(self):
+        for settings in ({'total': '3GiB', 'context': '300MiB', 'others': '500MiB'},
+                         {'total': '2GiB', 'context': '62MiB', 'others': '0'},
+                         {'total': '1GiB', 'context': '8MiB', 'others': '700MiB'}):
+            done = measured('--quick', **settings)
+            sizes = {k: int(v.removesuffix('GiB')) * GiB if 'GiB' in v else int(v.removesuffix('MiB')) * MiB
+                     for k, v in settings.items()}
+            for name in ('total', 'context', 'others'):
+                self.assertEqual(done.value(name), sizes[name], settings)
+            self.assertEqual(done.value('free'), sizes['total'] - sizes['context'] - sizes['others'])
+
+    def test_an_exclusive_gpu_has_one_context(self):
+        done = measured('--quick', compute_mode=3, context='96MiB')
+        self.assertEqual(done.value('context'), 96 * MiB)
+        self.assertEqual(done.figure('context')['count'], 1)
+
+    def test_granularity_and_alignment(self):
+        for granularity, alignment, small in ((2 * MiB, 512, MiB), (4 * MiB, 256, MiB), (2 * MiB, 4096, 2 * MiB),
+                                              (64 * KiB, 64 * KiB, 0)):
+            done = measured('--quick', granularity=granularity, alignment=alignment, small=small)
+            self.assertEqual(done.value('granularity'), granularity)
+            self.assertEqual(done.value('alignment'), alignment)
+
+    def test_the_ladder_shows_what_shares_a_granule(self):
+        done = measured('--quick', granularity='2MiB', small='1MiB')
+        self.assertEqual(done.value('ladder', 512), 2 * MiB / 16)       # 16 blocks in one granule
+        self.assertEqual(done.value('ladder', MiB), MiB)                # two in each
+        self.assertEqual(done.value('ladder', MiB + 512), 2 * MiB)      # one in each
+        self.assertEqual(done.value('ladder', 3 * MiB), 4 * MiB)
+
+    def test_usable_memory_is_what_can_be_held(self):
+        done = measured('--quick', '--max-fill', '100', unusable='150MiB')
+        free = done.value('free')
+        figure = done.figure('usable', 2 * MiB)
+        self.assertEqual(figure['value'], free - 150 * MiB)
+        self.assertFalse(figure['at_least'])
+        self.assertEqual(done.value('largest_block'), free - 150 * MiB)
+
+    def test_no_more_than_allowed_is_taken(self):
+        for percent in (95, 60, 30):
+            done = measured('--quick', '--max-fill', f'{percent}%')
+            limit = done.value('free') * percent / 100
+            for figure in [done.figure('largest_block'), *done.all('usable')]:
+                self.assertLessEqual(figure['value'], limit)
+                self.assertTrue(figure['at_least'])
+            self.assertGreater(done.value('usable', 2 * MiB), limit - 2 * 2 * MiB)
+
+    def test_holes_in_contiguous_memory_are_lost(self):
+        paged = measured('--quick', total='2GiB')
+        line = measured('--quick', total='2GiB', contiguous=1)
+        self.assertEqual(paged.value('fragmented'), 0)
+        self.assertGreater(line.value('fragmented'), 0.4 * line.value('free'))
+
+    def test_neighbours_that_do_not_merge_are_seen(self):
+        self.assertEqual(measured('--quick', total='4GiB', contiguous=1, coalesce=1).value('coalesced'), 1)
+        self.assertEqual(measured('--quick', total='4GiB', contiguous=1, coalesce=0).value('coalesced'), 0)
+
+    def test_memory_that_does_not_come_back_is_seen(self):
+        self.assertEqual(measured('--quick').value('kept'), 0)
+        self.assertEqual(measured('--quick', small=0, kept='40MiB').value('kept'), 0)  # kept by the ladder before
+        done = measured('--quick', lines=['others_at cudaFree 700 40MiB'])
+        self.assertIn(done.value('kept'), (0, 40 * MiB))
+
+    def test_addresses(self):
+        self.assertEqual(measured('--quick', reuse=1).value('addresses_reused'), 1)
+        self.assertEqual(measured('--quick', reuse=0).value('addresses_reused'), 0)
+        self.assertEqual(measured('--quick').value('addresses_increasing'), 1)
+
+    def test_mapped_memory(self):
+        done = measured('--quick', vmm_minimum='2MiB', vmm_recommended='8MiB')
+        self.assertEqual(done.value('vmm_minimum'), 2 * MiB)
+        self.assertEqual(done.value('vmm_recommended'), 8 * MiB)
+        self.assertEqual(done.value('vmm_taken', 8 * MiB), 8 * MiB)
+        done = measured('--quick', vmm=0)
+        self.assertEqual(done.all('vmm_minimum'), [])
+        self.assertIn('vmm_minimum: the device has no virtual memory management', done.report['skipped'])
+
+    def test_pools(self):
+        done = measured('--quick', pool_growth='16MiB', pool_rounding=256)
+        self.assertEqual(done.value('pool_rounding', 1), 256)
+        self.assertEqual(done.value('pool_rounding', 513), 768)
+        self.assertEqual(done.value('pool_growth', 1), 16 * MiB)
+        self.assertEqual(done.value('pool_growth', 48 * MiB), 48 * MiB)
+        self.assertEqual(done.value('pool_kept', 1), 0)
+        done = measured('--quick', pool_threshold='64MiB', pool_growth='32MiB')
+        self.assertEqual(done.value('pool_threshold'), 64 * MiB)
+        self.assertEqual(done.value('pool_kept', 48 * MiB), 64 * MiB)
+        self.assertEqual(measured('--quick', pools=0).all('pool_growth'), [])
+
+    def test_managed_memory_only_when_asked(self):
+        self.assertEqual(measured('--quick').all('managed_beyond'), [])
+        self.assertEqual(measured('--quick', '--managed').value('managed_beyond'), GiB)
+        self.assertEqual(measured('--quick', '--managed', managed=0).all('managed_beyond'), [])
+
+    def test_a_gpu_that_shrinks_for_a_moment_is_measured_again(self):
+        """Another process takes memory while the memory is filled: the probe gives back and starts anew."""
+        double = Double()
+        self.assertEqual(double.calibrate('--quick').status, 0)
+        calls = double.calls()['cudaMalloc']
+        found = 0
+        for nth in range(calls // 2, calls, max(1, calls // 40)):
+            double.set([f'others_at cudaMalloc {nth} 200MiB'])
+            done = double.calibrate('--quick')
+            self.assertEqual(done.status, 0, done.err)
+            found += done.value('backed_off') > 0
+            free = done.value('free')
+            for figure in done.all('usable'):
+                self.assertLessEqual(figure['value'], free * 0.95)
+            self.assertEqual(double.left(), [])
+        self.assertGreater(found, 3)
+
+    def test_a_gpu_that_keeps_shrinking_leaves_figures_out(self):
+        double = Double()
+        double.calibrate('--quick')
+        calls = double.calls()['cudaMalloc']
+        lines = [f'others_at cudaMalloc {n} {i * 12}MiB' for i, n in enumerate(range(calls // 3, 2 * calls, 12), 1)][:60]
+        double.set(lines)
+        done = double.calibrate('--quick')
+        self.assertEqual(done.status, 0, done.err)
+        self.assertTrue(any('other processes' in s for s in done.report['skipped']), done.report['skipped'])
+        self.assertEqual(double.left(), [])
+
+    # -------------------------------------------------------------- speed
+
+    def close(self, value, truth, share=1e-3):
+        self.assertLess(abs(value - truth), share * truth, f'{value} is not {truth}')
+
+    def test_rates_of_kernels(self):
+        done = measured(total='4GiB', launch=0, bandwidth=1.5e12, fp32=20e12, tf32=100e12, fp16=200e12, bf16=190e12, fp8=333e12)
+        for name in ('copy_rate', 'scale_rate'):
+            figures = done.all(name)
+            self.assertEqual(len(figures), 6)  # 1 GiB is more than a quarter of what is free
+            for figure in figures:
+                self.close(figure['value'], 1.5e12)
+                self.assertEqual(figure['count'], 7)
+        for name, truth in (('fp32', 20e12), ('tf32', 100e12), ('fp16', 200e12), ('bf16', 190e12), ('fp8', 333e12)):
+            figures = done.all(f'gemm_{name}')
+            self.assertGreaterEqual(len(figures), 3)
+            for figure in figures:
+                self.close(figure['value'], truth)
+
+    def test_old_gpus_are_not_asked_for_what_they_lack(self):
+        done = measured('--quick', capability=75)
+        self.assertEqual([done.all(f'gemm_{name}') == [] for name in ('fp32', 'fp16', 'tf32', 'bf16', 'fp8')],
+                         [False, False, True, True, True])
+        self.assertNotEqual(measured('--quick', capability=89).all('gemm_fp8'), [])
+
+    def test_copies(self):
+        done = measured('--quick', h2d=25e9, d2h=26e9, h2d_pageable=7e9, d2h_pageable=6e9)
+        for name, truth in (('h2d_pinned', 25e9), ('d2h_pinned', 26e9), ('h2d_pageable', 7e9), ('d2h_pageable', 6e9)):
+            self.close(done.all(name)[0]['value'], truth)
+        self.assertEqual(done.all('peer'), [])
+        done = measured('--quick', devices=3, peer=123e9)
+        self.close(done.all('peer')[0]['value'], 123e9)
+        self.assertEqual(done.all('peer')[0]['count'], 2)
+
+    def test_latencies(self):
+        """The double sleeps in these calls; a probe may see more than that, never less."""
+        done = measured('--quick', lines=['delay cudaMalloc 0.001', 'delay cudaFree 0.003', 'delay cudaEventRecord 0.0005'])
+        for name, least in (('malloc', 1e-3), ('free_call', 3e-3), ('event', 5e-4)):
+            for figure in done.all(name):
+                self.assertGreaterEqual(figure['low'], least)
+                self.assertLess(figure['low'], 2 * least + 1e-3)
+        done = measured('--quick', lines=['delay cuLaunchKernel 0.0002', 'delay cudaDeviceSynchronize 0.001'])
+        self.assertGreaterEqual(done.value('launch'), 2e-4)
+        self.assertGreaterEqual(done.value('launch_and_wait'), 1.2e-3)
+
+    def test_what_a_module_takes(self):
+        self.assertEqual(measured('--quick', module='6MiB').value('module'), 6 * MiB)
+
+    # -------------------------------------------------------------- the rest
+
+    def test_the_second_gpu(self):
+        double = Double(devices=2)
+        done = double.calibrate('--quick', '--device', '1')
+        self.assertEqual(done.status, 0, done.err)
+        self.assertTrue(done.report['uuid'].endswith('01'))
+        self.assertEqual(double.left(), [])
+
+    def test_nothing_is_left(self):
+        double = Double()
+        for args in (('--quick',), ('--quick', '--managed'), ()):
+            self.assertEqual(double.calibrate(*args).status, 0)
+            self.assertEqual(double.left(), [])
+            self.assertEqual(double.alive(), [])
+
+
+if __name__ == '__main__':
+    sys.exit(not unittest.main(exit=False, warnings='ignore').result.wasSuccessful())

@@ -1,10 +1,10 @@
 /*
  * benchmark/benchmark.c - what an estimate costs, stage by stage: benchmark MODELS-FOLDER DEVICES-FOLDER [MODEL]
  *
- * Each figure is the least of several runs, in microseconds of processor time. "parsing" is the file with what it extends;
- * "numbers" fills in dims; "ghost run" is load and three steps; "replay" is its schedule through the allocator;
- * "bisection" finds the smallest capacity. "estimate" and "plan" are those of the public interface, from a loaded
- * model. With MODEL: one estimate of that model alone, for callgrind.
+ * Each figure is the least of several runs in one process, which keeps its memory as `plimsoll` does, in microseconds of
+ * processor time. "parsing" is the file with what it extends; "numbers" fills in dims; "ghost run" is load and three
+ * steps; "replay" is its schedule through the allocator; "bisection" finds the smallest capacity. "estimate" and "plan"
+ * are those of the public interface, from a loaded model. With MODEL: one estimate of that model alone, for callgrind.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "cli/heap.h"
 #include "ghost/ghost.h"
 #include "memory/capacity.h"
 #include "memory/replay.h"
@@ -222,6 +223,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: benchmark MODELS-FOLDER DEVICES-FOLDER [MODEL]\n");
         return 2;
     }
+    heap_keep();
     models_folder = argv[1];
     devices_folder = argv[2];
     if (argc > 3) {

@@ -13,7 +13,7 @@
 
 #include "memory/free_set.h"
 
-enum { RUN_ENTRIES = 48 };
+enum { RUN_ENTRIES = 63 }; /* one less than a power of two: see find_index() */
 
 struct run_entry {
     uint64_t place;
@@ -22,8 +22,8 @@ struct run_entry {
 
 struct free_run {
     uint32_t count;
-    struct free_run *next; /* among the spare ones */
-    struct run_entry entries[RUN_ENTRIES];
+    struct free_run *next;                 /* among the spare ones */
+    struct run_entry entries[RUN_ENTRIES]; /* places behind @count are 0, which is below all */
 };
 
 struct free_bin {
@@ -70,19 +70,18 @@ static uint32_t find_run(const struct free_bin *bin, uint64_t place)
     return low;
 }
 
-/* find_index() - the number of places above @place */
+/*
+ * find_index() - the number of places above @place
+ *
+ * Always the same six rounds: a number of rounds that depends on the count cannot be predicted either.
+ */
 static uint32_t find_index(const struct free_run *run, uint64_t place)
 {
-    const struct run_entry *low = run->entries;
-    size_t count = run->count;
+    uint32_t index = 0;
 
-    while (count > 1) {
-        size_t half = count / 2;
-
-        low += half & -(size_t)(low[half - 1].place > place);
-        count -= half;
-    }
-    return (uint32_t)(low - run->entries) + (low->place > place);
+    for (uint32_t half = (RUN_ENTRIES + 1) / 2; half > 0; half /= 2)
+        index += half & -(uint32_t)(run->entries[index + half - 1].place > place);
+    return index;
 }
 
 /* ------------------------------------------------------------------ runs and bins come and go */
@@ -91,11 +90,10 @@ static struct free_run *new_run(struct free_set *set, struct arena *arena)
 {
     struct free_run *run = set->spare_runs;
 
-    if (run)
-        set->spare_runs = run->next;
-    else
-        run = arena_new(arena, struct free_run);
-    run->count = 0;
+    if (!run)
+        return arena_new(arena, struct free_run);
+    set->spare_runs = run->next;
+    *run = (struct free_run){ 0 };
     return run;
 }
 
@@ -106,6 +104,7 @@ static void cut_run(struct free_set *set, struct arena *arena, struct free_bin *
     left->count = RUN_ENTRIES / 2;
     right->count = RUN_ENTRIES - left->count;
     memcpy(right->entries, &left->entries[left->count], right->count * sizeof *right->entries);
+    memset(&left->entries[left->count], 0, right->count * sizeof *left->entries);
     arena_push(arena, bin->runs, bin->run_count, bin->run_capacity, right);
     memmove(&bin->runs[at + 2], &bin->runs[at + 1], (bin->run_count - 2 - at) * sizeof *bin->runs);
     bin->runs[at + 1] = right;
@@ -146,7 +145,7 @@ static void drop_bin(struct free_set *set, size_t at)
 {
     struct free_bin *bin = set->sizes[at].bin;
 
-    bin->runs[0]->count = 0;
+    assert(bin->run_count == 1 && bin->runs[0]->count == 0);
     bin->next = set->spare_bins;
     set->spare_bins = bin;
     set->bin_count--;
@@ -157,7 +156,7 @@ static void drop_bin(struct free_set *set, size_t at)
 
 static void add_to_run(struct free_run *run, const struct free_entry *entry)
 {
-    uint32_t index = run->count ? find_index(run, entry->place) : 0;
+    uint32_t index = find_index(run, entry->place);
 
     memmove(&run->entries[index + 1], &run->entries[index],
             (run->count - index) * sizeof *run->entries);
@@ -190,6 +189,7 @@ void free_set_remove_at(struct free_set *set, struct free_position position)
     if (position.index < run->count)
         memmove(&run->entries[position.index], &run->entries[position.index + 1],
                 (run->count - position.index) * sizeof *run->entries);
+    run->entries[run->count].place = 0;
     if (run->count > 0)
         return;
     if (bin->run_count == 1)
@@ -235,6 +235,7 @@ void free_set_clear(struct free_set *set)
 
         while (bin->run_count > 1)
             drop_run(set, bin, bin->run_count - 1);
+        *bin->runs[0] = (struct free_run){ 0 };
         drop_bin(set, set->bin_count - 1);
     }
 }

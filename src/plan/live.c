@@ -122,7 +122,9 @@ void estimate_live(struct simulation *sim, struct plm_result *result)
     struct tally categories = tally_new(&sim->arena, CATEGORY_COUNT);
     struct tally ops = tally_new(&sim->arena, OP_COUNT + 1);
     /* blocks' names are among those that there are, or added here: at most one for each */
-    struct tally blocks = tally_new(&sim->arena, sim->names.text_count * 2 + 1);
+    size_t path_count = sim->names.text_count;
+    struct tally blocks = tally_new(&sim->arena, path_count * 2 + 1);
+    name_id *block_of_path = arena_array(&sim->arena, name_id, path_count + 1);
 
     for (size_t i = 1; i < g->record_count; i++) {
         const struct record *record = &g->records[i];
@@ -131,7 +133,11 @@ void estimate_live(struct simulation *sim, struct plm_result *result)
             continue;
         tally_add(&categories, record->category, record->bytes);
         tally_add(&ops, record->op, record->bytes);
-        tally_add(&blocks, block_of(&sim->names, record->path), record->bytes);
+        name_id *block = &block_of_path[record->path];
+
+        if (*block == 0)
+            *block = block_of(&sim->names, record->path);
+        tally_add(&blocks, *block, record->bytes);
     }
     result->live_by_category =
         shares(&sim->arena, &categories, name_of_category, NULL, &result->live_by_category_count);
@@ -153,33 +159,18 @@ enum ledger {
 };
 
 /*
- * ledger_of() - which line an allocation counts on; LEDGER_COUNT for none
+ * ledger_of - which line an allocation counts on; LEDGER_COUNT for none
  *
  * Copies of weights in another type (autocast's) are made by the operator that owns the weight, under its path, and are
  * told from its other results by their size: they are not on a line of their own here.
  */
-static enum ledger ledger_of(const struct record *record)
-{
-    switch ((enum category)record->category) {
-    case CATEGORY_PARAMETER:
-    case CATEGORY_BUFFER:
-        return LEDGER_WEIGHTS;
-    case CATEGORY_GRADIENT:
-        return LEDGER_GRADIENTS;
-    case CATEGORY_STATE:
-        return LEDGER_STATES;
-    case CATEGORY_TEMPORARY:
-        return LEDGER_TEMPORARIES;
-    case CATEGORY_INPUT:
-    case CATEGORY_ACTIVATION:
-    case CATEGORY_ACTIVATION_GRADIENT:
-    case CATEGORY_WORKSPACE:
-    case CATEGORY_COMMUNICATION:
-    case CATEGORY_COUNT:
-        break;
-    }
-    return LEDGER_COUNT;
-}
+static const enum ledger ledger_of[CATEGORY_COUNT] = {
+    [CATEGORY_PARAMETER] = LEDGER_WEIGHTS,     [CATEGORY_BUFFER] = LEDGER_WEIGHTS,
+    [CATEGORY_GRADIENT] = LEDGER_GRADIENTS,    [CATEGORY_STATE] = LEDGER_STATES,
+    [CATEGORY_TEMPORARY] = LEDGER_TEMPORARIES, [CATEGORY_INPUT] = LEDGER_COUNT,
+    [CATEGORY_ACTIVATION] = LEDGER_COUNT,      [CATEGORY_ACTIVATION_GRADIENT] = LEDGER_COUNT,
+    [CATEGORY_WORKSPACE] = LEDGER_COUNT,       [CATEGORY_COMMUNICATION] = LEDGER_COUNT,
+};
 
 void estimate_ledger(struct simulation *sim, struct plm_result *result)
 {
@@ -193,7 +184,7 @@ void estimate_ledger(struct simulation *sim, struct plm_result *result)
         const struct event *event = &sim->schedule.events[i];
         const struct record *record =
             &g->records[event->kind == EVENT_MARK ? 0 : event->allocation];
-        enum ledger line = ledger_of(record);
+        enum ledger line = ledger_of[record->category];
 
         if (event->kind == EVENT_ALLOC || event->kind == EVENT_TRY_ALLOC)
             now[line] += record->bytes;

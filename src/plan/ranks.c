@@ -40,12 +40,13 @@ static size_t stages(const struct plm_parallel *p, struct arena *arena, struct k
 /* shards() - sizes that do not divide leave the last rank with less */
 static size_t shards(const struct plm_parallel *p, struct arena *arena, struct kind **ret)
 {
-    int64_t count = p->fsdp > 1             ? p->fsdp
-                    : p->fsdp1 > 1          ? p->fsdp1
-                    : p->hsdp_shard > 1     ? p->hsdp_shard
-                    : p->zero_optimizer > 1 ? p->zero_optimizer
-                    : p->zero > 0           ? mesh_sizes(p).data
-                                            : 1;
+    int64_t count = p->fsdp > 1                ? p->fsdp
+                    : p->fsdp1 > 1             ? p->fsdp1
+                    : p->hsdp_shard > 1        ? p->hsdp_shard
+                    : p->zero_optimizer > 1    ? p->zero_optimizer
+                    : p->distributed_optimizer ? p->megatron
+                    : p->zero > 0              ? mesh_sizes(p).data
+                                               : 1;
 
     *ret = arena_array(arena, struct kind, 2);
     (*ret)[0] = (struct kind){ "first shard", 0 };

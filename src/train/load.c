@@ -134,16 +134,12 @@ static void to_device(struct run *run, size_t i)
 static void make_on_device(struct run *run, size_t i)
 {
     struct param *p = &run->params[i];
-    int64_t sizes[8];
 
     if (p->elsewhere || !p->on_device)
         return;
-    memcpy(sizes, p->sizes, sizeof sizes);
-    if (p->shard != SHARD_NONE)
-        sizes[p->shard == SHARD_ROW] /= run->strategy->parallel.tp;
     run->leaves[i].rank = run->loaded_count++;
     set_place(run, i);
-    p->tensor = tensor_new(&run->ghost, p->dtype, p->dims, sizes);
+    p->tensor = param_shard(run, p, p->dtype);
 }
 
 static void to_device_float32(struct run *run, size_t i)

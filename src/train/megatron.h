@@ -64,6 +64,7 @@ struct megatron {
     size_t main_count;
     struct tensor *scale; /* of the loss */
     struct tensor *scaler[5];
+    struct tensor *stage_input; /* of a pipeline: what the stage's module was given last */
     struct value loss, count; /* of the last micro-batch: names that are bound again by the next */
     struct value *reports;    /* [report_count] of the step's micro-batches */
     size_t report_count, report_capacity;
@@ -85,6 +86,16 @@ void megatron_optimize(struct run *run, struct megatron *m);
 void megatron_zero(struct run *run, struct megatron *m);
 
 /* ------------------------------------------------------------------ megatron_step.c */
+
+/* megatron_bind_outputs() - loss, number of tokens and report of main, taken over: ret[main->out_count] */
+void megatron_bind_outputs(struct run *run, struct megatron *m, struct value *ret);
+/* megatron_finish_gradients() - finalize_model_grads(), of what takes memory */
+void megatron_finish_gradients(struct run *run, const struct megatron *m);
+
+/* ------------------------------------------------------------------ megatron_pipeline.c */
+
+/* megatron_pipeline() - forward_backward_pipelining_without_interleaving() */
+void megatron_pipeline(struct run *run, struct megatron *m);
 
 /* megatron_step() - train_step() of megatron/training/training.py */
 void megatron_step(struct run *run);

@@ -157,6 +157,14 @@ static void unscale(struct run *run)
     tensor_drop(tensor_take(&reciprocal));
 }
 
+/* is_copy() - param_is_not_shared(): the embedding counts on the first stage of a pipeline, not on the last */
+static bool is_copy(const struct run *run, const struct param *p)
+{
+    const struct plm_parallel *parallel = &run->strategy->parallel;
+
+    return p->tied && run->pipeline && mesh_place(parallel, parallel->rank).pipeline > 0;
+}
+
 /*
  * clip() - clip_grad_norm(): the norm of each gradient by itself (local_multi_tensor_l2_norm), and of the norms
  *
@@ -173,6 +181,8 @@ static void clip(struct run *run, struct megatron *m)
     for (size_t i = 0; i < m->main_count && !g->halt; i++) {
         struct tensor *grad = m->mains[i].param.tensor->grad;
 
+        if (is_copy(run, &m->mains[i].param))
+            continue;
         list_push(run, &norms, kernel_reduce(grad, (1U << grad->dims) - 1, false, DTYPE_FLOAT32));
     }
     norm = tensor_new_sizes(g, DTYPE_FLOAT32, 1);

@@ -23,8 +23,7 @@ static void backward(struct run *run, struct megatron *m)
     autograd_backward(&run->ghost, scaled, NULL);
 }
 
-/* bind_outputs() - loss, number of tokens and report, as loss_func of pretrain_gpt.py returns them */
-static void bind_outputs(struct run *run, struct megatron *m, struct value *ret)
+void megatron_bind_outputs(struct run *run, struct megatron *m, struct value *ret)
 {
     struct ghost *g = &run->ghost;
     uint32_t count = run->graph->main->out_count;
@@ -41,7 +40,7 @@ static void micro_batch(struct run *run, struct megatron *m, uint32_t micro, str
     run->micro = micro;
     batch_make(run);
     loop_forward(run, ret);
-    bind_outputs(run, m, ret);
+    megatron_bind_outputs(run, m, ret);
     run_mark(run, "fwd", micro);
     if (run->ghost.halt)
         return;
@@ -51,10 +50,10 @@ static void micro_batch(struct run *run, struct megatron *m, uint32_t micro, str
 }
 
 /*
- * reduce_sequence() - _allreduce_non_tensor_model_parallel_grads(): gradients of what is not split, of each rank's part of the
+ * _allreduce_non_tensor_model_parallel_grads(): gradients of what is not split, of each rank's part of the
  * sequence, are flattened and summed
  */
-static void reduce_sequence(struct run *run, const struct megatron *m)
+void megatron_finish_gradients(struct run *run, const struct megatron *m)
 {
     const struct plm_parallel *p = &run->strategy->parallel;
     struct ghost *g = &run->ghost;
@@ -82,7 +81,7 @@ static void forward_backward(struct run *run, struct megatron *m)
     for (uint32_t micro = 0; micro < micros && !g->halt; micro++)
         micro_batch(run, m, micro, ret);
     if (!g->halt)
-        reduce_sequence(run, m);
+        megatron_finish_gradients(run, m);
     tensor_drop(tensor_take(&total));
     value_set(g, &m->loss, (struct value){ 0 });
     value_set(g, &m->count, (struct value){ 0 });
@@ -95,7 +94,10 @@ void megatron_step(struct run *run)
     struct ghost *g = &run->ghost;
 
     megatron_zero(run, m);
-    forward_backward(run, m);
+    if (run->pipeline)
+        megatron_pipeline(run, m);
+    else
+        forward_backward(run, m);
     if (!g->halt && optimizer_exists(run))
         megatron_optimize(run, m);
     run_mark(run, "opt", 0);

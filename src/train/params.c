@@ -62,19 +62,22 @@ static uint32_t *slot_of_name(struct run *run, name_id name)
     return &run->by_name[name];
 }
 
-static uint32_t add_param(struct run *run, const struct param *param)
+struct tensor *param_shard(struct run *run, const struct param *param, enum dtype dtype)
 {
-    struct ghost *g = &run->ghost;
-
-    arena_push(run->arena, run->params, run->param_count, run->param_capacity, *param);
-    struct param *added = &run->params[run->param_count - 1];
     int64_t sizes[8];
 
-    /* the operator computes with its shard */
     memcpy(sizes, param->sizes, sizeof sizes);
     if (param->shard != SHARD_NONE)
         sizes[param->shard == SHARD_ROW] /= run->strategy->parallel.tp;
-    added->tensor = tensor_new(g, param->dtype, param->dims, sizes);
+    return tensor_new(&run->ghost, dtype, param->dims, sizes);
+}
+
+static uint32_t add_param(struct run *run, const struct param *param)
+{
+    arena_push(run->arena, run->params, run->param_count, run->param_capacity, *param);
+    struct param *added = &run->params[run->param_count - 1];
+
+    added->tensor = param_shard(run, param, param->dtype); /* what the operator computes with */
     return (uint32_t)run->param_count;
 }
 
@@ -263,7 +266,7 @@ void params_borrow(struct run *run)
     for (size_t i = 0; i < run->param_count; i++) {
         struct param *p = &run->params[i];
 
-        p->tensor = tensor_new(&run->ghost, p->dtype, p->dims, p->sizes);
+        p->tensor = param_shard(run, p, p->dtype);
         if (p->tensor && !p->buffer && dtype_defs[p->dtype].floating)
             autograd_leaf(p->tensor);
     }

@@ -60,6 +60,8 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
     if (p->ddp > 1 && p->schedule == PLM_SCHEDULE_INTERLEAVED)
         return plm_fail(reterr, PLM_E_USAGE,
                         "ddp: with several stages on a rank, each wrapped alone, is not modelled");
+    if (p->megatron > 0 && p->schedule != PLM_SCHEDULE_1F1B)
+        return plm_fail(reterr, PLM_E_USAGE, "schedule: of Megatron's only 1f1b is modelled");
     if (splits && s->checkpoint != PLM_CHECKPOINT_NONE)
         return plm_fail(reterr, PLM_E_USAGE,
                         "checkpoint: zero-bubble runs the backward in two halves, and each would "
@@ -125,7 +127,8 @@ enum plm_status pipeline_create(struct run *run, struct plm_error *reterr)
     if (status != PLM_OK)
         return status;
     run->pipeline = p;
-    run->batch_multiple = p->shape.micros;
+    /* Megatron moves each micro-batch by itself */
+    run->batch_multiple = run->strategy->parallel.megatron > 0 ? 1 : p->shape.micros;
     return PLM_OK;
 }
 

@@ -54,8 +54,8 @@ struct stage {
     struct graph_step call;       /* its module: takes what it receives, then the model's inputs */
     struct graph_step
         loss; /* of the last stage: main's steps after the model, given its outputs and the batch */
-    struct value
-        *frame; /* [call.in_count + call.out_count + 1] around the calls; the loss comes last */
+    struct value *
+        frame; /* [call.in_count + call.out_count + loss.out_count, at least 1] around the calls; the loss comes after them */
     struct chunk *chunks;    /* [micros] */
     struct tensor **weights; /* [weight_count] its parameters that want gradients, in their order */
     size_t weight_count;

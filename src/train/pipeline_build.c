@@ -135,11 +135,17 @@ static void build_loss(struct cutting *c, struct stage *s, const uint32_t *retur
     uint32_t received = (uint32_t)s->in->count, inputs = (uint32_t)c->run->graph->input_count;
     struct writing w = { .arena = arena, .shift = count + inputs };
     uint32_t *in = arena_array(arena, uint32_t, count + inputs);
-    uint32_t *out = arena_array(arena, uint32_t, 1);
+    /* Megatron's schedule keeps what its loss function returns beside the loss */
+    uint32_t results = c->run->strategy->parallel.megatron > 0 ? row->out_count : 1;
+    uint32_t *out = arena_array(arena, uint32_t, results);
 
+    struct slot_use *use = arena_array(arena, struct slot_use, row->slot_count);
+
+    cut_live_at(c, c->row.model_end, use);
     for (uint32_t i = 0; i < inputs; i++) {
-        in[count + i] = received + i;
-        write_step(&w, cut_alias(arena, count + i, i + w.shift));
+        in[count + i] = use[i].in ? received + i : GRAPH_NO_SLOT;
+        if (use[i].in)
+            write_step(&w, cut_alias(arena, count + i, i + w.shift));
     }
     for (uint32_t i = 0; i < count; i++) {
         in[i] = received + inputs + i;
@@ -147,8 +153,9 @@ static void build_loss(struct cutting *c, struct stage *s, const uint32_t *retur
     }
     for (size_t i = c->row.model_end; i < row->step_count; i++)
         write_moved(&w, &row->steps[i]);
-    *out = row->out[0] == GRAPH_NO_SLOT ? GRAPH_NO_SLOT : row->out[0] + w.shift;
-    s->loss = call_of(arena, STEP_INLINE, body_of(&w, row, count + inputs, out, 1), in,
+    for (uint32_t i = 0; i < results; i++)
+        out[i] = row->out[i] == GRAPH_NO_SLOT ? GRAPH_NO_SLOT : row->out[i] + w.shift;
+    s->loss = call_of(arena, STEP_INLINE, body_of(&w, row, count + inputs, out, results), in,
                       received + inputs + count);
 }
 
@@ -266,7 +273,10 @@ void stage_copies(struct pipeline *p)
             }
         }
         if (tied && !own)
-            move_last(run, number, names_join(names, tied->path, names_add(names, "weight", 6)));
+            move_last(run, number,
+                      tied->op == OP_PARAMETER
+                          ? tied->path
+                          : names_join(names, tied->path, names_add(names, "weight", 6)));
     }
 }
 

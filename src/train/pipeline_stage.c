@@ -18,7 +18,8 @@ void stage_prepare(struct pipeline *p, struct stage *s)
 {
     struct arena *arena = p->run->arena;
 
-    s->frame = arena_array(arena, struct value, s->call.in_count + s->call.out_count + 1);
+    s->frame = arena_array(arena, struct value,
+                           s->call.in_count + s->call.out_count + 1 + s->loss.out_count);
     s->chunks = arena_array(arena, struct chunk, (size_t)p->shape.micros);
     for (int32_t i = 0; i < p->shape.micros; i++) {
         struct chunk *c = &s->chunks[i];

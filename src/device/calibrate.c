@@ -14,7 +14,11 @@
 #include "device/calibrate.h"
 #include "device/calibrate_child.h"
 
-enum { CONTEXTS = 4, CONTEXTS_QUICK = 3, STEPS = 1 + JOB_MEMORY_STEPS + JOB_SPEED_STEPS };
+enum {
+    CONTEXTS = 4,
+    CONTEXTS_QUICK = 3,
+    STEPS = 1 + JOB_MEMORY_STEPS + JOB_LIBRARIES_STEPS + JOB_SPEED_STEPS
+};
 static const double WATCHDOG = 30;
 
 /* struct run - one calibration in progress */
@@ -138,8 +142,11 @@ static bool hear_fit(struct run *run, const char *text)
 {
     struct fit_point point = { 0 };
 
-    if (sscanf(text, "%" SCNu64 " %" SCNu64, &point.reserved, &point.used) != 2)
+    int libraries;
+
+    if (sscanf(text, "%" SCNu64 " %" SCNu64 " %d", &point.reserved, &point.used, &libraries) != 3)
         return false;
+    point.libraries = libraries != 0;
     arena_push(run->arena, run->points, run->point_count, run->point_capacity, point);
     return true;
 }
@@ -344,19 +351,26 @@ static enum plm_status measure_context(struct run *run)
 
 static void finish_fit(struct run *run)
 {
+    static const enum figure_id libraries[] = { FIGURE_CUBLAS_HANDLE, FIGURE_CUBLAS_KERNELS,
+                                                FIGURE_CUBLASLT_HANDLE, FIGURE_CUDNN_HANDLE };
     struct measured *m = &run->result->measured;
 
+    m->figures = run->figures;
+    m->figure_count = run->figure_count;
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+        const struct figure *f = measured_figure(m, libraries[i], 0);
+
+        m->libraries += f ? (plm_bytes)f->value : 0;
+    }
     for (size_t i = 0; i < run->point_count; i++) {
         struct fit_point *p = &run->points[i];
         plm_bytes away = p->used + run->others; /* used was free memory until here */
 
         p->used = run->result->total > away ? run->result->total - away : 0;
-        p->residual = (double)p->used - (double)(m->context + m->libraries + p->reserved);
+        p->residual = fit_residual(p, m->context, m->libraries);
     }
     m->points = run->points;
     m->point_count = run->point_count;
-    m->figures = run->figures;
-    m->figure_count = run->figure_count;
     m->skipped = run->skipped;
     m->skipped_count = run->skipped_count;
 }
@@ -375,6 +389,8 @@ enum plm_status calibrate_run(const struct calibrate_options *options,
 
     if (status == PLM_OK)
         status = run_child(&run, job_memory, "memory");
+    if (status == PLM_OK)
+        status = run_extra(&run, job_libraries, "libraries", FIGURE_CUBLAS_HANDLE);
     if (status == PLM_OK)
         status = run_extra(&run, job_speed, "speed", FIGURE_COPY_RATE);
     if (status != PLM_OK)

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 
 #include "device/calibrate_child.h"
-#include "device/hold.h"
 
 /* struct job - a child's state; on its stack */
 struct job {
@@ -114,36 +113,10 @@ void job_context(const struct child_voice *voice, const void *what)
 
 /* ------------------------------------------------------------------ memory */
 
-/*
- * probe_fit() - what the device counts for what an allocator reserves
- *
- * Segments as PyTorch's allocator asks for them: 2 MiB for small tensors, 20 MiB for those up to 10 MiB, multiples of 2 MiB above.
- * The parent holds "used less others" against context + libraries + reserved.
- */
-static enum plm_status probe_fit(struct probe *probe)
+/* probe_plain_fit() - of a process with a context alone */
+static enum plm_status probe_plain_fit(struct probe *probe)
 {
-    const plm_bytes mib = (plm_bytes)1 << 20;
-    static const struct {
-        plm_bytes mib;
-        size_t most;
-    } sets[] = { { 2, 64 }, { 20, 32 }, { 22, 16 }, { 134, 8 }, { 1024, 64 } };
-    struct hold hold;
-    plm_bytes now = 0;
-    enum plm_status status = hold_begin(probe, &hold);
-
-    if (status == PLM_OK)
-        child_say(probe->voice, "fit 0 %" PRIu64, hold.free_before);
-    for (size_t i = 0; status == PLM_OK && i < sizeof sets / sizeof *sets; i++) {
-        enum hold_answer answer;
-
-        status = hold_fill(probe, &hold, sets[i].mib * mib, sets[i].most, &answer);
-        if (status != PLM_OK || answer == HOLD_SHRUNK)
-            break;
-        status = probe_free_bytes(probe, &now);
-        if (status == PLM_OK)
-            child_say(probe->voice, "fit %" PRIu64 " %" PRIu64, hold.bytes, now);
-    }
-    return status == PLM_OK ? hold_end(probe, &hold) : status;
+    return probe_fit(probe, false);
 }
 
 /* struct named - a probe and how its progress is shown */
@@ -174,7 +147,7 @@ void job_memory(const struct child_voice *voice, const void *what)
         { "granularity", probe_ladder },          { "addresses", probe_addresses },
         { "mapped memory", probe_vmm },           { "memory pool", probe_pool },
         { "largest block", probe_largest },       { "usable memory", probe_usable },
-        { "fragmentation", probe_fragmentation }, { "fit", probe_fit },
+        { "fragmentation", probe_fragmentation }, { "fit", probe_plain_fit },
         { "managed memory", probe_managed },
     };
     struct job job;
@@ -183,6 +156,15 @@ void job_memory(const struct child_voice *voice, const void *what)
     _Static_assert(sizeof probes / sizeof *probes == JOB_MEMORY_STEPS, "as the header says");
     if (status == PLM_OK)
         probe_say(&job.probe, FIGURE_BACKED_OFF, 0, job.probe.backed_off);
+    end(&job, status);
+}
+
+void job_libraries(const struct child_voice *voice, const void *what)
+{
+    static const struct named probes[] = { { "libraries", probe_libraries } };
+    struct job job;
+    enum plm_status status = run_probes(&job, voice, what, probes, JOB_LIBRARIES_STEPS);
+
     end(&job, status);
 }
 

@@ -9,11 +9,15 @@
 child_job job_context;
 
 child_job job_memory;
-child_job job_speed;
+child_job job_libraries, job_speed;
 
 /* says "gpu DRIVER UUID NAME" for each GPU, with "-" for a UUID that is not told; needs no options */
 child_job job_gpus;
 
-enum { JOB_MEMORY_STEPS = 9, JOB_SPEED_STEPS = 4 }; /* times that each says "at" */
+enum {
+    JOB_MEMORY_STEPS = 9,
+    JOB_LIBRARIES_STEPS = 1,
+    JOB_SPEED_STEPS = 4
+}; /* times that each says "at" */
 
 #endif

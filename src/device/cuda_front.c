@@ -73,25 +73,29 @@ enum plm_status cuda_open_driver(struct cuda *ret_cuda, struct plm_error *reterr
     return status;
 }
 
-/* open_runtime() - @first is tried before the others; both as the linker searches, and then in the toolkit's folder */
+void *cuda_library(const char *name, int flags)
+{
+    void *handle = dlopen(name, flags);
+    char path[512];
+
+    if (!handle && PLM_CUDA_LIBRARIES[0] != '\0') {
+        snprintf(path, sizeof path, "%s/%s", PLM_CUDA_LIBRARIES, name);
+        handle = dlopen(path, flags);
+    }
+    return handle;
+}
+
+/* open_runtime() - @first is tried before the others */
 static void *open_runtime(size_t first, const char **ret_name)
 {
-    static const char *const folders[] = { "", PLM_CUDA_LIBRARIES };
+    for (size_t i = 0; i < RUNTIMES; i++) {
+        void *handle;
 
-    for (size_t f = 0; f < sizeof folders / sizeof *folders; f++)
-        for (size_t i = 0; i < RUNTIMES; i++) {
-            const char *name = runtime_names[(first + i) % RUNTIMES];
-            char path[512];
-            void *handle;
-
-            if (f > 0 && folders[f][0] == '\0')
-                continue;
-            snprintf(path, sizeof path, "%s%s%s", folders[f], f > 0 ? "/" : "", name);
-            handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-            *ret_name = name;
-            if (handle)
-                return handle;
-        }
+        *ret_name = runtime_names[(first + i) % RUNTIMES];
+        handle = cuda_library(*ret_name, RTLD_NOW | RTLD_GLOBAL);
+        if (handle)
+            return handle;
+    }
     return NULL;
 }
 

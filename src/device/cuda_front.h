@@ -32,6 +32,9 @@ PLM_MUST_CHECK enum plm_status cuda_open(struct cuda *ret_cuda, struct plm_error
 /* cuda_open_driver() - the same for the driver alone; the runtime's functions stay NULL */
 PLM_MUST_CHECK enum plm_status cuda_open_driver(struct cuda *ret_cuda, struct plm_error *reterr);
 
+/* cuda_library() - dlopen() of a library of CUDA's, as the linker searches and then in the toolkit's folder; NULL: it is in neither */
+void *cuda_library(const char *name, int flags);
+
 /*
  * cuda_check() - PLM_OK when @error is 0; otherwise say what @call failed with, in plain words where the cause is known
  *

@@ -115,6 +115,13 @@ const char *measured_margin_reason(const struct measured_margin *margin, struct 
     return text.length ? buf_string(&text) : "the measurement left none open";
 }
 
+double fit_residual(const struct fit_point *point, plm_bytes context, plm_bytes libraries)
+{
+    plm_bytes known = context + (point->libraries ? libraries : 0) + point->reserved;
+
+    return (double)point->used - (double)known;
+}
+
 /* ------------------------------------------------------------------ writing */
 
 /* number() - bytes and counts without a fraction, the rest so that it reads back as the same */
@@ -178,8 +185,11 @@ static void write_fit(const struct measured *m, struct buf *out)
     buf_printf(out, "  fit:\n    context: %" PRIu64 "\n    libraries: %" PRIu64 "\n    points:\n",
                m->context, m->libraries);
     for (size_t i = 0; i < m->point_count; i++)
-        buf_printf(out, "      - {reserved: %" PRIu64 ", used: %" PRIu64 ", residual: %.0f}\n",
-                   m->points[i].reserved, m->points[i].used, m->points[i].residual);
+        buf_printf(out,
+                   "      - {reserved: %" PRIu64 ", used: %" PRIu64
+                   ", libraries: %s, residual: %.0f}\n",
+                   m->points[i].reserved, m->points[i].used,
+                   m->points[i].libraries ? "true" : "false", m->points[i].residual);
 }
 
 void measured_write(const struct measured *m, struct buf *out)
@@ -281,6 +291,7 @@ static const struct decode_row fit_rows[] = {
 static const struct decode_row point_rows[] = {
     ROW(fit_point, reserved, DECODE_BYTES, true, "by an allocator"),
     ROW(fit_point, used, DECODE_BYTES, true, "of the device, by this process"),
+    ROW(fit_point, libraries, DECODE_BOOL, true, "whether the process had loaded them"),
     ROW(fit_point, residual, DECODE_REAL, true, "used - (context + libraries + reserved)"),
 };
 
@@ -399,8 +410,7 @@ static enum plm_status read_fit(const struct yaml_node *node,
         if (status != PLM_OK)
             return status;
         if (!(fabs(p->residual) <= VALUE_MAX) ||
-            (double)p->used - (double)fit.context - (double)fit.libraries - (double)p->reserved !=
-                p->residual)
+            fit_residual(p, fit.context, fit.libraries) != p->residual)
             return plm_fail_at(reterr, PLM_E_RANGE, at->at,
                                "'residual' must be used - (context + libraries + reserved)");
     }

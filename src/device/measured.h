@@ -57,11 +57,15 @@ struct skipped {
     const char *reason;
 };
 
-/* struct fit_point - used = context + libraries + reserved + residual; used is without what others hold */
+/* struct fit_point - used = context (+ libraries) + reserved + residual; used is without what others hold */
 struct fit_point {
     plm_bytes reserved, used;
     double residual;
+    bool libraries; /* the process had loaded them */
 };
+
+/* fit_residual() - what the fit leaves of the point's used */
+double fit_residual(const struct fit_point *point, plm_bytes context, plm_bytes libraries);
 
 /* struct measured - all of it; texts are in the arena that it was made with */
 struct measured {

@@ -64,6 +64,22 @@ enum plm_status probe_check(const struct probe *probe, int error, const char *ca
     return cuda_check(probe->cuda, error, call, probe->reterr);
 }
 
+enum plm_status probe_capability(const struct probe *probe, int *ret)
+{
+    const struct cuda *cuda = probe->cuda;
+    int ordinal = probe->options->ordinal, major = 0, minor = 0;
+    enum plm_status status = probe_check(
+        probe, cuda->cudaDeviceGetAttribute(&major, CUDA_ATTRIBUTE_CAPABILITY_MAJOR, ordinal),
+        "cudaDeviceGetAttribute");
+
+    if (status == PLM_OK)
+        status = probe_check(
+            probe, cuda->cudaDeviceGetAttribute(&minor, CUDA_ATTRIBUTE_CAPABILITY_MINOR, ordinal),
+            "cudaDeviceGetAttribute");
+    *ret = 10 * major + minor;
+    return status;
+}
+
 enum plm_status probe_free_bytes(const struct probe *probe, plm_bytes *ret_free)
 {
     size_t free_bytes = 0, total = 0;

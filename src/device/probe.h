@@ -1,7 +1,7 @@
 /*
  * device/probe.h - what the probes share; they run in a child and say their figures to its parent
  *
- * The lines: "at NAME", "figure NAME SIZE VALUE LOW HIGH COUNT AT_LEAST", "skip NAME REASON", "fit RESERVED USED",
+ * The lines: "at NAME", "figure NAME SIZE VALUE LOW HIGH COUNT AT_LEAST", "skip NAME REASON", "fit RESERVED FREE WITH_LIBRARIES",
  * "fact KEY TEXT", "error TEXT".
  */
 #ifndef PLM_DEVICE_PROBE_H
@@ -37,7 +37,15 @@ typedef enum plm_status probe_run(struct probe *probe);
 
 probe_run probe_ladder, probe_largest, probe_usable, probe_fragmentation, probe_addresses;
 probe_run probe_vmm, probe_pool, probe_managed;
+probe_run probe_libraries;
 probe_run probe_calls, probe_copies, probe_peers, probe_kernels;
+
+/*
+ * probe_fit() - what the device counts for what an allocator reserves; the parent holds it against context + libraries + reserved
+ *
+ * @with_libraries says whether the process has loaded them.
+ */
+PLM_MUST_CHECK enum plm_status probe_fit(struct probe *probe, bool with_libraries);
 
 /* probe_at() - what is done next; the watchdog's clock starts again */
 void probe_at(const struct probe *probe, const char *name);
@@ -56,6 +64,9 @@ void probe_skip(const struct probe *probe, enum figure_id id, const char *reason
 
 /* probe_check() - cuda_check() with the probe's error */
 PLM_MUST_CHECK enum plm_status probe_check(const struct probe *probe, int error, const char *call);
+
+/* probe_capability() - the compute capability; 86 is 8.6 */
+PLM_MUST_CHECK enum plm_status probe_capability(const struct probe *probe, int *ret);
 
 /* probe_free_bytes() - of the device, now */
 PLM_MUST_CHECK enum plm_status probe_free_bytes(const struct probe *probe, plm_bytes *ret_free);

@@ -255,7 +255,6 @@ static enum plm_status load(struct probe *probe, struct kernels *k)
     const struct cuda *cuda = probe->cuda;
     plm_bytes before = 0, after = 0;
     struct launch l = { .grid_x = 1, .grid_y = 1, .times = 1 };
-    int major = 0, minor = 0;
     enum plm_status status =
         probe_check(probe,
                     cuda->cudaDeviceGetAttribute(&k->processors, CUDA_ATTRIBUTE_PROCESSORS,
@@ -263,16 +262,7 @@ static enum plm_status load(struct probe *probe, struct kernels *k)
                     "cudaDeviceGetAttribute");
 
     if (status == PLM_OK)
-        status = probe_check(probe,
-                             cuda->cudaDeviceGetAttribute(&major, CUDA_ATTRIBUTE_CAPABILITY_MAJOR,
-                                                          probe->options->ordinal),
-                             "cudaDeviceGetAttribute");
-    if (status == PLM_OK)
-        status = probe_check(probe,
-                             cuda->cudaDeviceGetAttribute(&minor, CUDA_ATTRIBUTE_CAPABILITY_MINOR,
-                                                          probe->options->ordinal),
-                             "cudaDeviceGetAttribute");
-    k->capability = 10 * major + minor;
+        status = probe_capability(probe, &k->capability);
     if (status == PLM_OK)
         status = probe_free_bytes(probe, &before);
     if (status == PLM_OK)

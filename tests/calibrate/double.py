@@ -16,7 +16,8 @@ KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get('PLIMSOLL', '')
 LIBRARIES = os.environ.get('PLM_DOUBLES', '')
-CALLS = re.findall(r'^CALL\(\w+,\s*\w+,[^,]*,\s*\w+,\s*(\w+),', (ROOT / 'src/device/cuda_calls.def').read_text(), re.M)
+CALLS = [name for table in ('cuda_calls.def', 'library_calls.def')
+         for name in re.findall(r'^CALL\(\w+,\s*\w+,[^,]*,\s*\w+,\s*(\w+),', (ROOT / 'src/device' / table).read_text(), re.M)]
 PROCESSES, DEVICES = 64, 4
 KINDS = ['contexts', 'blocks', 'host_blocks', 'modules', 'events', 'mappings', 'pooled', 'managed', 'lost']
 # so small that a run takes a moment

@@ -40,7 +40,7 @@ class Failures(unittest.TestCase):
         """Only where no runtime is installed either; otherwise that one is found."""
         double = Double()
         with tempfile.TemporaryDirectory() as folder:
-            shutil.copy(f'{doubles.LIBRARIES}/libcuda.so.1', folder)
+            shutil.copy(f'{doubles.LIBRARIES.split(os.pathsep)[-1]}/libcuda.so.1', folder)
             done = double.calibrate('--quick', LD_LIBRARY_PATH=folder)
         if 'libcudart' in done.err:
             self.fails(double, done, 'no CUDA runtime library was found')

@@ -185,6 +185,44 @@ class Truth(unittest.TestCase):
     def test_what_a_module_takes(self):
         self.assertEqual(measured('--quick', module='6MiB').value('module'), 6 * MiB)
 
+    # -------------------------------------------------------------- libraries
+
+    def test_what_libraries_take(self):
+        done = measured('--quick', total='2GiB', cublas='10MiB', cublas_kernels='22MiB', cublas_workspace='34MiB', cublaslt='6MiB',
+                        cudnn='14MiB')
+        for name, truth in (('cublas_handle', 10), ('cublas_kernels', 22), ('cublas_workspace', 34 + 10), ('cublaslt_handle', 6),
+                            ('cudnn_handle', 14)):
+            self.assertEqual(done.value(name), truth * MiB, name)
+        self.assertEqual(done.report['libraries_bytes'], (10 + 22 + 6 + 14) * MiB)
+        self.assertEqual(done.all('nccl_communicator'), [])
+
+    def test_communicators_of_several_gpus(self):
+        done = measured('--quick', devices=2, nccl='60MiB')
+        self.assertEqual(done.value('nccl_communicator'), 60 * MiB)
+
+    def test_a_library_that_fails_is_left_out(self):
+        done = measured('--quick', lines=['fail cublasCreate 1 1'])
+        self.assertIn('cublas_handle: while measuring libraries: cublasCreate failed with status 1', done.report['skipped'])
+        self.assertEqual(done.report['libraries_bytes'], 0)
+        self.assertNotEqual(done.all('copy_rate'), [])
+
+    def test_the_rate_of_cublas(self):
+        done = measured('--quick', fp32=20e12, tf32=100e12, fp16=200e12, bf16=190e12)
+        for name, truth in (('fp32', 20e12), ('tf32', 100e12), ('fp16', 200e12), ('bf16', 190e12)):
+            for figure in done.all(f'cublas_{name}'):
+                self.close(figure['value'], truth)
+            self.assertGreater(len(done.all(f'cublas_{name}')), 0)
+
+    def test_the_fit_has_no_residual_where_there_is_none(self):
+        """context + libraries + reserved is exactly what the double counts, with libraries and without."""
+        double = Double(total='2GiB')
+        self.assertEqual(double.calibrate('--quick').status, 0)
+        [profile] = double.profiles()
+        points = [line for line in profile.read_text().splitlines() if 'residual' in line]
+        self.assertGreater(len([p for p in points if 'libraries: true' in p]), 4)
+        self.assertGreater(len([p for p in points if 'libraries: false' in p]), 4)
+        self.assertEqual([p for p in points if 'residual: 0}' not in p], [])
+
     # -------------------------------------------------------------- the rest
 
     def test_the_second_gpu(self):

@@ -3,11 +3,12 @@
 // Each function has as many parameters, of the same sizes and kinds (pointer or not), as the header says; structs have the same layout;
 // constants the same values. C++, because only templates can take a function's type apart.
 #include <cstddef>
-#include <type_traits>
 
 #define __CUDA_API_VERSION_INTERNAL // the names of cuda.h without its macros for older ones
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+
+#include "alike.hh"
 
 namespace own {
 extern "C++" {
@@ -17,20 +18,6 @@ extern "C++" {
 #include "device/cuda_calls.def"
 #undef CALL
 } // namespace own
-
-template <class A, class B>
-constexpr bool same = sizeof(A) == sizeof(B) && std::is_pointer<A>::value == std::is_pointer<B>::value;
-
-template <class A, class B> struct alike : std::false_type {};
-template <class R, class S, class... A, class... B>
-struct alike<R (*)(A...), S (*)(B...)>
-    : std::integral_constant<bool, same<R, S> && sizeof...(A) == sizeof...(B)> {};
-
-template <class A, class B> struct parameters : std::false_type {};
-template <class R, class S> struct parameters<R (*)(), S (*)()> : std::true_type {};
-template <class R, class S, class A, class B, class... As, class... Bs>
-struct parameters<R (*)(A, As...), S (*)(B, Bs...)>
-    : std::integral_constant<bool, same<A, B> && parameters<R (*)(As...), S (*)(Bs...)>::value> {};
 
 #define CALL(library, need, result, symbol, member, arguments)                                     \
     static_assert(alike<decltype(&own::member), decltype(&::symbol)>::value, #member ": result or number of parameters");  \

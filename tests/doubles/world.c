@@ -33,6 +33,7 @@ static size_t planned_count;
 static const char *const call_names[CALL_COUNT] = {
 #define CALL(library, need, result, symbol, member, arguments) [CALL_##member] = #member,
 #include "device/cuda_calls.def"
+#include "device/library_calls.def"
 #undef CALL
 };
 
@@ -81,7 +82,7 @@ static const struct {
     INTEGER(total),      INTEGER(others),       INTEGER(context),  INTEGER(module),
     INTEGER(granularity), INTEGER(small),       INTEGER(alignment), INTEGER(unusable),
     INTEGER(kept),       INTEGER(pool_growth),  INTEGER(pool_rounding),
-    INTEGER(pool_threshold), INTEGER(vmm_minimum), INTEGER(vmm_recommended),
+    INTEGER(pool_threshold), INTEGER(vmm_minimum), INTEGER(cublas), INTEGER(cublas_kernels), INTEGER(cublas_workspace), INTEGER(cublaslt), INTEGER(cudnn), INTEGER(nccl), INTEGER(vmm_recommended),
 };
 
 static const char *const rates[RATE_COUNT] = {
@@ -128,6 +129,12 @@ static void defaults(struct world_settings *s)
         .pool_rounding = 512,
         .vmm_minimum = 2 * MIB,
         .vmm_recommended = 2 * MIB,
+        .cublas = 8 * MIB,
+        .cublas_kernels = 16 * MIB,
+        .cublas_workspace = 32 * MIB,
+        .cublaslt = 2 * MIB,
+        .cudnn = 4 * MIB,
+        .nccl = 40 * MIB,
         .rates = { 3e12, 50e9, 40e9, 10e9, 8e9, 200e9, 50e12, 400e12, 800e12, 700e12, 1500e12,
                    5e-6 },
     };

@@ -26,6 +26,8 @@
  *     pool_growth, pool_rounding, pool_threshold SIZE   32MiB, 512, 0: of cudaMallocAsync
  *     pools, vmm, managed 0|1                           1: whether the device has them
  *     vmm_minimum, vmm_recommended SIZE                 2MiB
+ *     cublas, cublas_kernels, cublas_workspace, cublaslt, cudnn, nccl SIZE
+ *                            8, 16, 32, 2, 4, 40 MiB: of handles; of the first product; of one without a given workspace; of a communicator
  *     bandwidth, h2d, d2h, h2d_pageable, d2h_pageable, peer REAL   bytes a second
  *     fp32, tf32, fp16, bf16, fp8 REAL                  floating-point operations a second
  *     launch REAL            5e-6: seconds that a kernel takes in any case
@@ -56,6 +58,7 @@
 enum call_id {
 #define CALL(library, need, result, symbol, member, arguments) CALL_##member,
 #include "device/cuda_calls.def"
+#include "device/library_calls.def"
 #undef CALL
     CALL_COUNT
 };
@@ -85,6 +88,7 @@ struct world_settings {
     uint64_t total, others, context, module, granularity, small, alignment, unusable, kept;
     int64_t contiguous, coalesce, reuse, pools, vmm, managed;
     uint64_t pool_growth, pool_rounding, pool_threshold, vmm_minimum, vmm_recommended;
+    uint64_t cublas, cublas_kernels, cublas_workspace, cublaslt, cudnn, nccl;
     double rates[RATE_COUNT];
 };
 

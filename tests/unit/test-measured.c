@@ -40,9 +40,9 @@ static const struct figure figures[] = {
 };
 static const struct skipped skipped[] = { { FIGURE_MANAGED_BEYOND, "only with --managed" } };
 static const struct fit_point points[] = {
-    { 0, 310 * MIB, 0 },
-    { 100 * MIB, 412 * MIB, 2.0 * MIB },
-    { 200 * MIB, 509 * MIB, -1.0 * MIB },
+    { 0, 310 * MIB, 0, true },
+    { 100 * MIB, 412 * MIB, 2.0 * MIB, true },
+    { 200 * MIB, 499 * MIB, -1.0 * MIB, false },
 };
 
 static const struct measured sample = {
@@ -102,6 +102,7 @@ static void what_is_written_is_read_back(void **state)
     assert_int_equal(m.skipped[0].id, FIGURE_MANAGED_BEYOND);
     assert_int_equal(m.point_count, 3);
     assert_true(m.points[1].residual == 2.0 * MIB);
+    assert_true(m.points[1].libraries && !m.points[2].libraries);
     measured_write(&m, &again);
     assert_string_equal(buf_string(&again), buf_string(&text));
     arena_finish(&arena);

@@ -1,0 +1,172 @@
+/*
+ * tests/doubles/libraries/libraries.c - doubles of cuBLAS, cuBLASLt, cuDNN and NCCL: each is this file under its library's name
+ *
+ * Handles take device memory, as world.h's settings say; products move the clock. Nothing is computed.
+ */
+#include <stdlib.h>
+
+#include "device/library.h"
+#include "world.h"
+
+#define CALL(library, need, result, symbol, member, arguments) EXPORT result symbol arguments;
+#include "device/library_calls.def"
+#undef CALL
+
+/* struct handle - of any library */
+struct handle {
+    uint64_t bytes; /* that it holds */
+    bool has_workspace, loaded;
+};
+
+enum { FAILED = 3 };
+
+static int create(void **ret, uint64_t bytes)
+{
+    struct handle *handle;
+
+    if (world_context() != 0 || !world_take(bytes))
+        return FAILED;
+    handle = calloc(1, sizeof *handle);
+    handle->bytes = bytes;
+    world()->self->mappings++;
+    *ret = handle;
+    return 0;
+}
+
+static int destroy(void *handle)
+{
+    world_give(((struct handle *)handle)->bytes);
+    world()->self->mappings--;
+    free(handle);
+    return 0;
+}
+
+int cublasCreate_v2(void **handle)
+{
+    ENTER(cublasCreate);
+    return create(handle, world()->set.cublas);
+}
+
+int cublasDestroy_v2(void *handle)
+{
+    ENTER(cublasDestroy);
+    return destroy(handle);
+}
+
+int cublasSetWorkspace_v2(void *handle, void *workspace, size_t bytes)
+{
+    ENTER(cublasSetWorkspace);
+    ((struct handle *)handle)->has_workspace = workspace && bytes > 0;
+    return 0;
+}
+
+/* grow() - the handle takes more */
+static bool grow(struct handle *handle, uint64_t bytes)
+{
+    if (!world_take(bytes))
+        return false;
+    handle->bytes += bytes;
+    return true;
+}
+
+static enum world_rate rate_of(int type, int compute)
+{
+    if (type == LIBRARY_FLOAT16)
+        return RATE_FP16;
+    if (type == LIBRARY_BFLOAT16)
+        return RATE_BF16;
+    return compute == LIBRARY_COMPUTE_32F_TF32 ? RATE_TF32 : RATE_FP32;
+}
+
+int cublasGemmEx(void *handle,
+                 int transpose_a,
+                 int transpose_b,
+                 int m,
+                 int n,
+                 int k,
+                 const void *alpha,
+                 const void *a,
+                 int a_type,
+                 int a_stride,
+                 const void *b,
+                 int b_type,
+                 int b_stride,
+                 const void *beta,
+                 void *c,
+                 int c_type,
+                 int c_stride,
+                 int compute_type,
+                 int algorithm)
+{
+    static bool kernels; /* loaded by the process's first product */
+    struct handle *h = handle;
+
+    ENTER(cublasGemmEx);
+    if (!kernels && !grow(h, world()->set.cublas_kernels))
+        return FAILED;
+    kernels = true;
+    if (!h->has_workspace && !h->loaded && !grow(h, world()->set.cublas_workspace))
+        return FAILED;
+    h->loaded = true;
+    world_work(rate_of(a_type, compute_type), 2.0 * m * n * k);
+    return 0;
+}
+
+int cublasLtCreate(void **handle)
+{
+    ENTER(cublasLtCreate);
+    return create(handle, world()->set.cublaslt);
+}
+
+int cublasLtDestroy(void *handle)
+{
+    ENTER(cublasLtDestroy);
+    return destroy(handle);
+}
+
+int cudnnCreate(void **handle)
+{
+    ENTER(cudnnCreate);
+    return create(handle, world()->set.cudnn);
+}
+
+int cudnnDestroy(void *handle)
+{
+    ENTER(cudnnDestroy);
+    return destroy(handle);
+}
+
+/* A communicator knows its device by its place in the array, so each is destroyed where it was made. */
+struct communicator {
+    int device;
+};
+
+int ncclCommInitAll(void **communicators, int count, const int *devices)
+{
+    ENTER(ncclCommInitAll);
+    for (int i = 0; i < count; i++) {
+        struct communicator *c = calloc(1, sizeof *c);
+
+        world()->device = c->device = devices[i];
+        if (world_context() != 0 || !world_take(world()->set.nccl))
+            return FAILED;
+        world()->self->mappings++;
+        communicators[i] = c;
+    }
+    return 0;
+}
+
+int ncclCommDestroy(void *communicator)
+{
+    struct communicator *c = communicator;
+    int before;
+
+    ENTER(ncclCommDestroy);
+    before = world()->device;
+    world()->device = c->device;
+    world_give(world()->set.nccl);
+    world()->self->mappings--;
+    world()->device = before;
+    free(c);
+    return 0;
+}

@@ -9,5 +9,6 @@ for case in tests/golden/*/args; do
 done
 python3 tests/docs/examples.py --plimsoll "$plimsoll" --update . >/dev/null || true
 python3 tests/reference/check.py --plimsoll "$plimsoll" --update
+python3 tests/reference/check.py --plimsoll "$plimsoll" --cudnn --update || [ $? = 77 ]
 python3 tests/reference/accuracy.py . --update
 git --no-pager diff --stat

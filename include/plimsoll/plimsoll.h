@@ -326,6 +326,18 @@ PLM_API PLM_MUST_CHECK enum plm_status plm_model_load(struct plm_context *contex
                                                       struct plm_error *reterr);
 PLM_API void plm_model_destroy(struct plm_model *model);
 
+/*
+ * plm_cudnn_tables() - ask a libcudnn what the model's convolutions take at common batches on common GPUs, and write tables
+ *
+ * Into @folder, one for each compute capability; what they have already stays. @source says in them where they are from.
+ * @ret_count is how many there are. Without a library that answers: PLM_E_DEVICE.
+ */
+PLM_API PLM_MUST_CHECK enum plm_status plm_cudnn_tables(struct plm_model *model,
+                                                        const char *folder,
+                                                        const char *source,
+                                                        size_t *ret_count,
+                                                        struct plm_error *reterr);
+
 /* plm_model_names() - the zoo's models, sorted */
 PLM_API PLM_MUST_CHECK enum plm_status plm_model_names(struct plm_context *context,
                                                        const char *const **ret_names,

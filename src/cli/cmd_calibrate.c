@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/answer.h"
+#include "cli/calibrate_cudnn.h"
 #include "cli/folders.h"
 #include "cli/talk.h"
 #include "plimsoll/calibrate.h"
@@ -208,6 +209,8 @@ static enum exit_status keep(struct cli *cli,
 
 static enum exit_status run(struct cli *cli)
 {
+    if (cli->options.cudnn_model)
+        return calibrate_cudnn(cli);
     const char *folder = folders_profiles(&cli->arena);
     struct progress progress = { 0 };
     char date[32] = "";

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "device/cudnn.h"
@@ -34,7 +35,8 @@ struct cudnn_planner {
     struct cudnn_gpu gpu;
     struct library *library; /* NULL: none */
     struct cudnn_cache cache;
-    struct cudnn_answers answers; /* of the library */
+    struct cudnn_answers answers; /* of the library, also in earlier runs */
+    struct cudnn_answers asked;   /* what of them was needed while recording */
     struct cudnn_table table;
     bool has_table; /* it was looked for */
     const char *refusal;
@@ -47,6 +49,7 @@ struct cudnn {
     const char **tables; /* folders */
     size_t library_count, library_capacity, table_count, table_capacity;
     const char *cache; /* folder */
+    bool recording;
     double patience;
     struct cudnn_planner *planners;
 };
@@ -92,6 +95,11 @@ void cudnn_add_tables(struct cudnn *cudnn, const char *folder)
 void cudnn_set_cache(struct cudnn *cudnn, const char *folder)
 {
     cudnn->cache = folder ? arena_copy(&cudnn->arena, folder, strlen(folder)) : NULL;
+}
+
+void cudnn_record(struct cudnn *cudnn)
+{
+    cudnn->recording = true;
 }
 
 void cudnn_set_patience(struct cudnn *cudnn, double seconds)
@@ -203,7 +211,7 @@ static struct cudnn_planner *new_planner(struct cudnn *cudnn,
     struct cudnn_planner *p = arena_new(&cudnn->arena, struct cudnn_planner);
 
     *p = (struct cudnn_planner){ .owner = cudnn, .version = version, .gpu = *gpu };
-    p->answers.arena = &cudnn->arena;
+    p->answers.arena = p->asked.arena = &cudnn->arena;
     choose_library(p);
     if (p->library)
         cudnn_cache_load(&p->cache, cudnn->cache, p->library->version, gpu, &cudnn->arena,
@@ -311,6 +319,8 @@ enum cudnn_source cudnn_ask(struct cudnn_planner *planner,
         source = CUDNN_TABLE;
     else if (planner->library && !is_first(planner) && ask_library(planner, call, ret_workspaces))
         source = CUDNN_LIBRARY;
+    if (source == CUDNN_LIBRARY && planner->owner->recording)
+        cudnn_answers_add(&planner->asked, call, ret_workspaces);
     pthread_mutex_unlock(&planner->owner->lock);
     return source;
 }
@@ -334,7 +344,68 @@ const char *cudnn_refusal(struct cudnn_planner *planner)
     return refusal;
 }
 
-const struct cudnn_answers *cudnn_answers(const struct cudnn_planner *planner)
+/* ------------------------------------------------------------------ tables */
+
+/* merge() - the answers of @from that @to does not have */
+static void merge(struct cudnn_answers *to, const struct cudnn_answers *from)
 {
-    return &planner->answers;
+    for (size_t i = 0; i < from->capacity; i++) {
+        struct cudnn_workspaces w = { 0 };
+
+        if (from->slots[i].call.spatial && take(&from->slots[i], &w))
+            cudnn_answers_add(to, &from->slots[i].call, &w);
+    }
+}
+
+/* write_table() - the planner's answers, with those that the file has already */
+static enum plm_status write_table(const struct cudnn_planner *p,
+                                   const char *folder,
+                                   const char *source,
+                                   struct arena *arena,
+                                   struct plm_error *reterr)
+{
+    struct buf path = { .arena = arena }, text = { .arena = arena };
+    struct cudnn_table table = { .answers.arena = arena };
+    int version = p->library->version, cc;
+    enum plm_status status = PLM_OK;
+
+    buf_printf(&path, "%s/%d.%d-sm%d.yaml", folder, version / 10000, version / 100 % 100,
+               p->gpu.cc);
+    if (access(buf_string(&path), F_OK) == 0)
+        status = cudnn_table_load(buf_string(&path), arena, &table, &cc, reterr);
+    if (status != PLM_OK)
+        return status;
+    table.version = version;
+    merge(&table.answers, &p->asked);
+    cudnn_table_write(&table, p->gpu.cc, source, &text);
+    FILE *file = fopen(buf_string(&path), "w");
+
+    if (!file || fwrite(buf_string(&text), 1, text.length, file) != text.length)
+        status = plm_fail(reterr, PLM_E_IO, "cannot write '%.120s'", buf_string(&path));
+    if (file && fclose(file) != 0 && status == PLM_OK)
+        status = plm_fail(reterr, PLM_E_IO, "cannot write '%.120s'", buf_string(&path));
+    return status;
+}
+
+enum plm_status cudnn_write_tables(struct cudnn *cudnn,
+                                   const char *folder,
+                                   const char *source,
+                                   size_t *ret_count,
+                                   struct plm_error *reterr)
+{
+    enum plm_status status = PLM_OK;
+    size_t count = 0;
+
+    for (struct cudnn_planner *p = cudnn->planners; p && status == PLM_OK; p = p->next) {
+        struct arena arena = { 0 };
+
+        if (p->asked.count == 0)
+            continue;
+        status = write_table(p, folder, source, &arena, reterr);
+        arena_finish(&arena);
+        count++;
+    }
+    if (status == PLM_OK)
+        *ret_count = count;
+    return status;
 }

@@ -8,6 +8,7 @@
 #define PLM_DEVICE_CUDNN_H
 
 #include "base/arena.h"
+#include "base/error.h"
 #include "device/cudnn_answers.h"
 #include "device/cudnn_plan.h"
 
@@ -59,7 +60,18 @@ int cudnn_table_version(const struct cudnn_planner *planner);
 /* cudnn_refusal() - why a library that was chosen, or that answered before, is not asked any more; NULL: no reason */
 const char *cudnn_refusal(struct cudnn_planner *planner);
 
-/* cudnn_answers() - what the planner's library has answered, also in earlier runs: for tables */
-const struct cudnn_answers *cudnn_answers(const struct cudnn_planner *planner);
+/* cudnn_record() - from now on keep in mind what libraries answer, for cudnn_write_tables() */
+void cudnn_record(struct cudnn *cudnn);
+
+/*
+ * cudnn_write_tables() - into @folder a table for each version and compute capability that libraries answered for
+ *
+ * What a table there has already stays in it. @ret_count is how many were written.
+ */
+PLM_MUST_CHECK enum plm_status cudnn_write_tables(struct cudnn *cudnn,
+                                                  const char *folder,
+                                                  const char *source,
+                                                  size_t *ret_count,
+                                                  struct plm_error *reterr);
 
 #endif

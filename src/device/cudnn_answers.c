@@ -108,24 +108,32 @@ bool cudnn_answers_read(struct cudnn_answers *answers, const char *text, unsigne
     return true;
 }
 
-/* by_call() - in the order of the numbers: op, type, layout, then sizes */
+/* by_call() - in the order of the numbers: op, layout, type, then sizes; the batch last */
 static int by_call(const void *a, const void *b)
 {
     const struct cudnn_answer *const *x = a, *const *y = b;
     const struct cudnn_call *p = &(*x)->call, *q = &(*y)->call;
-    const int32_t small[2][3] = { { p->op, p->type, p->channels_last },
-                                  { q->op, q->type, q->channels_last } };
+    const int32_t small[2][3] = { { p->op, p->channels_last, p->type },
+                                  { q->op, q->channels_last, q->type } };
 
     for (int i = 0; i < 3; i++)
         if (small[0][i] != small[1][i])
             return small[0][i] < small[1][i] ? -1 : 1;
-    for (int i = 0; i < CUDNN_DIMS_MOST; i++)
+    for (int i = 1; i < CUDNN_DIMS_MOST; i++)
         if (p->input[i] != q->input[i])
             return p->input[i] < q->input[i] ? -1 : 1;
     for (int i = 0; i < CUDNN_DIMS_MOST; i++)
         if (p->weight[i] != q->weight[i])
             return p->weight[i] < q->weight[i] ? -1 : 1;
-    return memcmp(p, q, sizeof *p);
+    for (int i = 0; i < CUDNN_SPATIAL_MOST; i++) {
+        if (p->padding[i] != q->padding[i])
+            return p->padding[i] < q->padding[i] ? -1 : 1;
+        if (p->stride[i] != q->stride[i])
+            return p->stride[i] < q->stride[i] ? -1 : 1;
+        if (p->dilation[i] != q->dilation[i])
+            return p->dilation[i] < q->dilation[i] ? -1 : 1;
+    }
+    return (p->input[0] > q->input[0]) - (p->input[0] < q->input[0]);
 }
 
 const struct cudnn_answer *const *cudnn_answers_sort(const struct cudnn_answers *answers,

@@ -307,6 +307,18 @@ if [ "$(id -u)" -ne 0 ]; then
     chmod 000 "$folder/secret.yaml"
     status 2 check secret.yaml
 fi
+status 2 estimate mlp --cudnn no/such/library
+says "--cudnn: 'no/such/library' does not exist; auto, off, a libcudnn.so.9 or the folder that it is in was expected"
+status 2 estimate mlp --cudnn ''
+says "--cudnn: needs auto|off|PATH, not nothing"
+status 0 estimate resnet18 --batch 3 --steps 1 --cudnn "$plimsoll"
+says "cuDNN's workspaces were not asked for: $plimsoll: "
+status 0 estimate resnet18 --batch 32 --steps 1 --device a100-80 --cudnn off
+prints "cuDNN's workspaces are from the table of cuDNN 9.26 for this device."
+status 2 calibrate --cudnn resnet18
+says "calibrate --cudnn: needs the tables' folder, -o FOLDER"
+status 3 calibrate --cudnn mlp -o "$folder"
+says "no libcudnn of version 9.8 or later answered; PLIMSOLL_CUDNN names one"
 if [ "$(find "$folder" -name '*.[A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9]' ! -name '*.pickle' | wc -l)" -eq 0 ]; then
     report 0 "nothing half-written stays"
 else

@@ -10,6 +10,7 @@
 #include "device/cudnn.h"
 #include "device/cudnn_process.h"
 #include "device/cudnn_table.h"
+#include "plimsoll/plimsoll.h"
 #include "support/test.h"
 
 static const struct cudnn_gpu gpu = { .cc = 80, .sm_count = 108, .threads_per_sm = 2048 };
@@ -389,8 +390,8 @@ static const char table[] = "plimsoll: 1\n"
                             "compute_capability: 8.0\n"
                             "source: a test\n"
                             "calls: |\n"
-                            "  forward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x2 stride 2x1 dilation "
-                            "1x1 = 77 0\n";
+                            "  forward f16+bf16 nhwc *x16x10x12 32x4x3x5 pad 1x2 stride 2x1 "
+                            "dilation 1x1 = 8: 77 0; 16: 154 0\n";
 
 static void the_framework_s_library_comes_before_the_table_and_another_after_it(void **state)
 {
@@ -467,7 +468,11 @@ static void a_table_with_a_mistake_names_the_line(void **state)
         { "9.26", "nine", "'cudnn' must be like 9.26, not 'nine'", 2 },
         { "8.0", "8", "'compute_capability' must be like 8.6, not '8'", 3 },
         { "forward", "backward", "a call and its workspaces were expected", 6 },
-        { " = 77 0", "", "a call and its workspaces were expected", 6 },
+        { " = 8: 77 0; 16: 154 0", "", "a call and its workspaces were expected", 6 },
+        { "8: 77 0;", "8: 77 77;", "a call and its workspaces were expected", 6 },
+        { "; 16", ";; 16", "a call and its workspaces were expected", 6 },
+        { "+bf16", "+f8", "a call and its workspaces were expected", 6 },
+        { "*x16", "*y16", "a call and its workspaces were expected", 6 },
     };
     struct arena arena = { 0 };
     char folder[32], text[sizeof table + 16], path[64];
@@ -508,7 +513,8 @@ static void a_table_is_written_as_it_is_read(void **state)
     assert_non_null(strstr(buf_string(&out), "source: \"a test\"\n"));
     write_file(folder, "t.yaml", buf_string(&out));
     assert_int_equal(cudnn_table_load(path, &arena, &read, &cc, &error), PLM_OK);
-    assert_int_equal(read.answers.count, 1);
+    assert_int_equal(read.answers.count, 4);
+    assert_non_null(strstr(buf_string(&out), strstr(table, "  forward")));
     assert_int_equal(read.version, 92600);
     assert_int_equal(cc, 80);
     remove_all(folder);
@@ -542,6 +548,100 @@ static void the_table_of_the_nearest_version_is_taken(void **state)
     arena_finish(&arena);
 }
 
+/* ------------------------------------------------------------------ in an estimate */
+
+/* estimate() - resnet18 under the double's settings; the caller destroys it and the context */
+static struct plm_estimate *estimate(struct plm_context *context,
+                                     const struct plm_strategy *strategy)
+{
+    struct plm_estimate *made;
+    struct plm_model *model;
+    struct plm_error error;
+
+    plm_context_add_models(context, TEST_SOURCE "/models");
+    plm_context_add_cudnn(context, TEST_CUDNN, true);
+    if (plm_model_load(context, "resnet18", &model, &error) != PLM_OK ||
+        plm_estimate(model, strategy, &made, &error) != PLM_OK)
+        fail_msg("%s", error.message);
+    return made;
+}
+
+static void an_estimate_has_the_workspaces_that_were_planned(void **state)
+{
+    struct plm_strategy strategy = { .batch = 2, .assume_ghostgpu = true };
+    plm_bytes reserved[2];
+
+    for (int i = 0; i < 2; i++) {
+        struct plm_context *context = plm_context_create();
+
+        settle(i == 0 ? "0" : "1073741824 0", NULL, NULL);
+        struct plm_estimate *made = estimate(context, &strategy);
+        const struct plm_result *r = plm_estimate_result(made);
+
+        assert_int_equal(r->cudnn.library, 92600);
+        assert_true(r->cudnn.asked > 0);
+        assert_int_equal(r->cudnn.unknown, 0);
+        assert_false(r->workspace_unknown);
+        assert_int_equal(r->workspace_high, 0);
+        assert_int_equal(r->warning_count, 0);
+        reserved[i] = r->peak.reserved;
+        plm_estimate_destroy(made);
+        plm_context_destroy(context);
+    }
+    assert_true(reserved[1] >= reserved[0] + 1073741824);
+}
+
+static void a_plan_with_less_is_taken_when_memory_is_short(void **state)
+{
+    struct plm_context *context = plm_context_create();
+    struct plm_strategy strategy = { .batch = 2,
+                                     .assume_ghostgpu = true,
+                                     .capacity = UINT64_C(1) << 30 };
+
+    settle("1073741824 1048576", NULL, NULL);
+    struct plm_estimate *made = estimate(context, &strategy);
+    const struct plm_result *r = plm_estimate_result(made);
+
+    assert_int_equal(r->fits, 1);
+    assert_int_equal(r->fallbacks, r->cudnn.asked);
+    plm_estimate_destroy(made);
+    plm_context_destroy(context);
+}
+
+static void an_estimate_goes_on_without_a_library_that_fails(void **state)
+{
+    struct plm_context *context = plm_context_create();
+    struct plm_strategy strategy = { .batch = 2 };
+
+    settle(NULL, NULL, "crash");
+    struct plm_estimate *made = estimate(context, &strategy);
+    const struct plm_result *r = plm_estimate_result(made);
+
+    assert_int_equal(r->cudnn.library, 0);
+    assert_true(r->cudnn.unknown > 0);
+    assert_true(r->workspace_unknown && r->workspace_high > 0);
+    assert_int_equal(r->warning_count, 1);
+    assert_non_null(strstr(r->warnings[0], "its process ended by signal 11"));
+    plm_estimate_destroy(made);
+    plm_context_destroy(context);
+}
+
+static void another_version_than_the_framework_s_is_warned_of(void **state)
+{
+    struct plm_context *context = plm_context_create();
+    struct plm_strategy strategy = { .batch = 2, .framework = "pytorch-2.11" };
+
+    settle(NULL, NULL, NULL);
+    struct plm_estimate *made = estimate(context, &strategy);
+    const struct plm_result *r = plm_estimate_result(made);
+
+    assert_int_equal(r->warning_count, 1);
+    assert_string_equal(r->warnings[0], "workspaces are those of cuDNN 9.26; this framework brings "
+                                        "9.19, which may choose otherwise");
+    plm_estimate_destroy(made);
+    plm_context_destroy(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -569,6 +669,10 @@ int main(void)
         cmocka_unit_test(a_table_with_a_mistake_names_the_line),
         cmocka_unit_test(a_table_is_written_as_it_is_read),
         cmocka_unit_test(the_table_of_the_nearest_version_is_taken),
+        cmocka_unit_test(an_estimate_has_the_workspaces_that_were_planned),
+        cmocka_unit_test(a_plan_with_less_is_taken_when_memory_is_short),
+        cmocka_unit_test(an_estimate_goes_on_without_a_library_that_fails),
+        cmocka_unit_test(another_version_than_the_framework_s_is_warned_of),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

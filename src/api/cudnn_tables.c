@@ -1,0 +1,73 @@
+/*
+ * api/cudnn_tables.c - tables of cuDNN's workspaces for a model: what a common strategy of it asks, on GPUs of each generation
+ *
+ * A plan depends on the compute capability alone (docs/decisions/0011), so one GPU stands for all of a kind.
+ */
+#include "api/internal.h"
+
+static const char *const devices[] = { "t4",   "a100-80", "rtx3090", "rtx4090",
+                                       "h100", "b200",    "rtx5090" };
+
+/* What people train images with; a batch is per GPU. */
+static const int64_t batches[] = { 16, 32, 64, 128 };
+
+static const struct {
+    enum plm_precision precision;
+    bool channels_last;
+} variants[] = {
+    { PLM_PRECISION_FP32, false },     { PLM_PRECISION_AMP_FP16, false },
+    { PLM_PRECISION_AMP_BF16, false }, { PLM_PRECISION_AMP_FP16, true },
+    { PLM_PRECISION_AMP_BF16, true },
+};
+
+/* ask() - one step under each strategy, of which only the questions matter */
+static enum plm_status ask(struct plm_model *model,
+                           const struct plm_device *device,
+                           uint64_t *asked,
+                           struct plm_error *reterr)
+{
+    for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++)
+        for (size_t v = 0; v < sizeof variants / sizeof variants[0]; v++) {
+            struct plm_strategy strategy = {
+                .batch = batches[b],
+                .steps = 1,
+                .precision = variants[v].precision,
+                .channels_last = variants[v].channels_last,
+                .device = device,
+                .capacity =
+                    SIMULATE_BYTES_MOST, /* all of the step runs, also where it does not fit */
+            };
+            struct simulation sim;
+            enum plm_status status = simulate(&model->subject, &strategy, 0, &sim, reterr);
+
+            if (status != PLM_OK)
+                return status;
+            *asked += sim.workspaces.asked;
+            simulation_finish(&sim);
+        }
+    return PLM_OK;
+}
+
+enum plm_status plm_cudnn_tables(struct plm_model *model,
+                                 const char *folder,
+                                 const char *source,
+                                 size_t *ret_count,
+                                 struct plm_error *reterr)
+{
+    struct cudnn *cudnn = model->context->cudnn;
+    uint64_t asked = 0;
+    enum plm_status status = PLM_OK;
+
+    cudnn_record(cudnn);
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0] && status == PLM_OK; i++) {
+        const struct plm_device *device;
+
+        status = plm_device_find(model->context, devices[i], &device, reterr);
+        if (status == PLM_OK)
+            status = ask(model, device, &asked, reterr);
+    }
+    if (status == PLM_OK && asked == 0)
+        status = plm_fail(reterr, PLM_E_DEVICE,
+                          "no libcudnn of version 9.8 or later answered; PLIMSOLL_CUDNN names one");
+    return status == PLM_OK ? cudnn_write_tables(cudnn, folder, source, ret_count, reterr) : status;
+}

@@ -6,8 +6,8 @@
  * With it a parameter begins at a multiple of 64 elements and a bucket ends at one of lcm(ranks, 128), so that each rank has
  * an equal part of each bucket, whatever parameters that cuts.
  */
+#include "train/megatron_layout.h"
 #include "base/num.h"
-#include "train/megatron.h"
 
 enum { PARAM_ALIGNMENT = 64, BUCKET_ALIGNMENT = 128 };
 

@@ -114,6 +114,7 @@ enum plm_offload { PLM_OFFLOAD_NONE, PLM_OFFLOAD_OPTIMIZER, PLM_OFFLOAD_ALL };
  */
 enum { PLM_DEEPSPEED_NONE = -1 };
 struct plm_deepspeed {
+    const char *file; /* where all of it comes from, as the recipe says; NULL: from options */
     int64_t reduce_bucket_size;
     int64_t prefetch_bucket_size, param_persistence_threshold, model_persistence_threshold;
     int64_t max_live_parameters, max_reuse_distance, sub_group_size;
@@ -368,6 +369,15 @@ PLM_API PLM_MUST_CHECK enum plm_status plm_devices(struct plm_context *context,
 
 /* plm_frameworks() - the names that strategy.framework takes, newest first */
 PLM_API const char *const *plm_frameworks(size_t *ret_count);
+
+/*
+ * plm_deepspeed_read() - fill @strategy in with what a DeepSpeed configuration file says
+ *
+ * What the file does not say, or leaves open with "auto", stays as it is.
+ */
+PLM_API PLM_MUST_CHECK enum plm_status plm_deepspeed_read(const char *file,
+                                                          struct plm_strategy *strategy,
+                                                          struct plm_error *reterr);
 
 /* ------------------------------------------------------------------ answers */
 

@@ -24,6 +24,15 @@ enum plm_status load_strategy_with(struct cli *cli,
         if (!here)
             here_compare(cli, strategy.device);
     }
+    if (options->deepspeed) {
+        enum plm_status status = plm_deepspeed_read(options->deepspeed, &strategy, reterr);
+
+        if (status != PLM_OK)
+            return status;
+        strategy.parallel.deepspeed.file = options->deepspeed;
+        if (cli->command == &cmd_plan) /* which looks for a batch itself */
+            strategy.batch = options->strategy.batch;
+    }
     *ret_strategy = strategy;
     return PLM_OK;
 }

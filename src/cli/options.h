@@ -30,7 +30,7 @@ struct options {
     struct plm_strategy strategy;
     struct plm_setting *settings; /* what strategy.settings points to while it grows */
     size_t setting_capacity;
-    const char *device, *cudnn, *cudnn_model;
+    const char *device, *cudnn, *cudnn_model, *deepspeed;
     int64_t global_batch, multiple_of, max_batch;
     double margin_share;
     plm_bytes margin_bytes, reserve;

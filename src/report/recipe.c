@@ -135,6 +135,22 @@ static void add_megatron(struct items *items, const struct plm_parallel *p)
     }
 }
 
+static void add_zero(struct items *items, const struct plm_parallel *p)
+{
+    const struct plm_deepspeed *d = &p->deepspeed;
+
+    if (p->zero > 0 && d->file) { /* which says the rest */
+        add_text(items, "deepspeed", d->file, false);
+        return;
+    }
+    add_used(items, "zero", p->zero);
+    if (d->offload != PLM_OFFLOAD_NONE)
+        add_text(items, "zero_offload", words_offload.items[d->offload], false);
+    add_used(items, "zero_bucket", d->reduce_bucket_size);
+    if (d->overlap_comm != PLM_SWITCH_DEFAULT)
+        add_text(items, "zero_overlap", words_switch.items[d->overlap_comm], false);
+}
+
 /* add_parallel() - what is used of it, and nothing else */
 static void add_parallel(struct items *items,
                          const struct plm_parallel *p,
@@ -151,7 +167,7 @@ static void add_parallel(struct items *items,
     if (p->find_unused_parameters)
         add_bool(items, "find_unused_parameters", true);
     add_fsdp(items, p);
-    add_used(items, "zero", p->zero);
+    add_zero(items, p);
     add_used(items, "tp", p->tp);
     add_megatron(items, p);
     add_used(items, "cp", p->cp);

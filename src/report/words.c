@@ -54,6 +54,14 @@ WORDS(words_schedule,
       [PLM_SCHEDULE_INTERLEAVED] = "interleaved:",
       [PLM_SCHEDULE_ZERO_BUBBLE] = "zero-bubble");
 
+WORDS(words_switch,
+      [PLM_SWITCH_DEFAULT] = "default",
+      [PLM_SWITCH_TRUE] = "true",
+      [PLM_SWITCH_FALSE] = "false");
+WORDS(words_offload,
+      [PLM_OFFLOAD_NONE] = "none",
+      [PLM_OFFLOAD_OPTIMIZER] = "optimizer",
+      [PLM_OFFLOAD_ALL] = "all");
 WORDS(words_reduced,
       [PLM_REDUCED_DEFAULT] = "default",
       [PLM_REDUCED_FP32] = "fp32",

@@ -50,8 +50,9 @@ struct flat_param {
     struct param *param; /* ->tensor is a view of the flat tensor */
     name_id module;
     int64_t offset, numel;
-    bool mine;    /* a part of it is in this rank's partition */
-    bool reduced; /* params_already_reduced */
+    bool mine;           /* a part of it is in this rank's partition */
+    bool reduced;        /* params_already_reduced */
+    struct tensor *norm; /* of an offloaded part, until the step */
 };
 
 /* struct ipg_bucket - gradients that are reduced together */
@@ -108,6 +109,10 @@ void deepspeed_flat_step(struct deepspeed *ds);
 
 /* deepspeed_overflow() - has one of the gradients, which may be NULL, an infinity or no number? */
 void deepspeed_overflow(struct deepspeed *ds, struct tensor *const *grads, size_t count);
+/* deepspeed_one_norm() - of one gradient, in float64; owned */
+struct tensor *deepspeed_one_norm(struct deepspeed *ds, struct tensor *x);
+/* deepspeed_has_overflow() - has one gradient? */
+void deepspeed_has_overflow(struct deepspeed *ds, const struct tensor *x);
 /* deepspeed_norm() - the norm of all gradients over all ranks; owned */
 struct tensor *deepspeed_norm(struct deepspeed *ds, struct tensor *const *grads, size_t count);
 /* deepspeed_combine_norms() - combine_grad_norm_groups() of @count groups; owned */

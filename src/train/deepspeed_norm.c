@@ -64,6 +64,11 @@ static struct tensor *has_inf_or_nan(struct deepspeed *ds, const struct tensor *
     return both;
 }
 
+void deepspeed_has_overflow(struct deepspeed *ds, const struct tensor *x)
+{
+    tensor_drop(has_inf_or_nan(ds, x));
+}
+
 void deepspeed_overflow(struct deepspeed *ds, struct tensor *const *grads, size_t count)
 {
     struct tensor *invalid = tensor_new_sizes(&ds->run->ghost, DTYPE_FLOAT32, 1);
@@ -97,8 +102,8 @@ static void mask_invalid(struct deepspeed *ds)
     tensor_drop(value);
 }
 
-/* one_norm() - torch.linalg.vector_norm(x.to(float64)) */
-static struct tensor *one_norm(struct deepspeed *ds, struct tensor *x)
+/* torch.linalg.vector_norm(x.to(float64)) */
+struct tensor *deepspeed_one_norm(struct deepspeed *ds, struct tensor *x)
 {
     TENSOR_AUTO *wide = kernel_cast(x, DTYPE_FLOAT64);
 
@@ -112,7 +117,7 @@ struct tensor *deepspeed_norm(struct deepspeed *ds, struct tensor *const *grads,
     struct tensor *total;
 
     for (size_t i = 0; i < count; i++)
-        list_push(ds->run, &norms, one_norm(ds, grads[i]));
+        list_push(ds->run, &norms, deepspeed_one_norm(ds, grads[i]));
     if (count > 0) {
         total = tensor_new_sizes(g, DTYPE_FLOAT64, (int64_t)count);          /* stack */
         replace(&total, tensor_new_sizes(g, DTYPE_FLOAT64, (int64_t)count)); /* pow(2) */

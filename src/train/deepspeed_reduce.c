@@ -141,6 +141,31 @@ static void point_grad_into(struct flat_param *p, struct tensor *buffer)
     leaf->grad = view;
 }
 
+/* mine() - the elements of a gradient that this rank updates, as a view; owned */
+static struct tensor *mine(struct deepspeed *ds, const struct flat_param *p)
+{
+    int64_t partition = ds->flat->partition, from = ds->rank * partition, to = from + partition;
+    struct tensor *grad = p->param->tensor->grad;
+
+    from = from > p->offset ? from : p->offset;
+    to = to < p->offset + p->numel ? to : p->offset + p->numel;
+    return grad ? tensor_view(grad, 1, &(int64_t){ to - from }, &(int64_t){ 1 }) : NULL;
+}
+
+/* offload_grad() - what is updated on the host goes there in fp32 with the step's last backward; its norm stays here */
+static void offload_grad(struct deepspeed *ds, struct flat_param *p, bool boundary)
+{
+    TENSOR_AUTO *part = boundary ? mine(ds, p) : NULL;
+
+    if (!part)
+        return;
+    p->norm = deepspeed_one_norm(ds, part);
+    deepspeed_has_overflow(ds, p->param->tensor->grad);
+    TENSOR_AUTO *cast = part->dtype != DTYPE_FLOAT32 ? kernel_cast(part, DTYPE_FLOAT32) : NULL;
+
+    drop_grad(p);
+}
+
 /* keep_grad() - copy_grads_in_partition(): whole, also when this rank updates a part of it only */
 static void keep_grad(struct deepspeed *ds, struct flat_param *p)
 {
@@ -156,7 +181,7 @@ static void keep_grad(struct deepspeed *ds, struct flat_param *p)
 }
 
 /* reduce_bucket() - reduce_ipg_grads() */
-static void reduce_bucket(struct deepspeed *ds)
+static void reduce_bucket(struct deepspeed *ds, bool boundary)
 {
     struct deepspeed_flat *flat = ds->flat;
     struct ipg_bucket *bucket = &flat->bucket;
@@ -176,7 +201,9 @@ static void reduce_bucket(struct deepspeed *ds)
         struct flat_param *p = &flat->params[bucket->members[i]];
 
         p->reduced = true;
-        if (p->mine && contiguous)
+        if (p->mine && ds->settings.offload_optimizer)
+            offload_grad(ds, p, boundary);
+        else if (p->mine && contiguous)
             keep_grad(ds, p);
         else if (!p->mine && ds->settings.stage == 2)
             drop_grad(p);
@@ -204,8 +231,18 @@ static void set_up_buckets(struct deepspeed *ds)
     flat->bucket.index = 0;
 }
 
+/* clone_grad() - one that is larger than a bucket, so that nothing else shares its memory */
+static void clone_grad(struct flat_param *p)
+{
+    struct tensor *leaf = p->param->tensor;
+    struct tensor *clone = leaf->grad ? kernel_clone(leaf->grad) : NULL;
+
+    tensor_drop(leaf->grad);
+    leaf->grad = clone;
+}
+
 /* add_to_bucket() - reduce_independent_p_g_buckets_and_remove_grads() */
-static void add_to_bucket(struct deepspeed *ds, uint32_t number)
+static void add_to_bucket(struct deepspeed *ds, uint32_t number, bool boundary)
 {
     struct deepspeed_flat *flat = ds->flat;
     struct flat_param *p = &flat->params[number];
@@ -215,7 +252,7 @@ static void add_to_bucket(struct deepspeed *ds, uint32_t number)
     if (p->numel == 0)
         return;
     if (bucket->elements + p->numel > ds->settings.reduce_bucket_size) {
-        reduce_bucket(ds);
+        reduce_bucket(ds, boundary);
         if (contiguous && ds->settings.overlap_comm)
             bucket->index = 1 - bucket->index;
     }
@@ -228,6 +265,8 @@ static void add_to_bucket(struct deepspeed *ds, uint32_t number)
     }
     if (contiguous && p->numel <= ds->settings.reduce_bucket_size)
         point_grad_into(p, bucket->buffers[bucket->index]);
+    else if (contiguous && ds->settings.offload_optimizer)
+        clone_grad(p);
     bucket->elements += p->numel;
     bucket->members[bucket->member_count++] = number;
 }
@@ -245,7 +284,7 @@ void deepspeed_flat_ready(struct deepspeed *ds, struct tensor *leaf, bool bounda
     g->path = ds->flat->params[number].module;
     set_up_buckets(ds);
     if (ds->settings.stage == 2 || (ds->settings.overlap_comm && boundary))
-        add_to_bucket(ds, (uint32_t)number);
+        add_to_bucket(ds, (uint32_t)number, boundary);
     g->path = path;
     g->category = category;
 }
@@ -328,12 +367,13 @@ static void finish(struct deepspeed *ds, bool boundary)
     struct deepspeed_flat *flat = ds->flat;
     struct list added = { 0 };
 
-    reduce_bucket(ds);
+    reduce_bucket(ds, boundary);
     for (size_t i = 0; i < flat->param_count; i++)
         flat->params[i].reduced = false;
     ds->run->ghost.category = CATEGORY_GRADIENT;
-    sum_gradients(ds, &added);
-    if (boundary)
+    if (!ds->settings.offload_optimizer)
+        sum_gradients(ds, &added);
+    if (!ds->settings.offload_optimizer && boundary)
         average_gradients(ds);
     release_buckets(flat);
     for (size_t i = 0; i < flat->param_count; i++)
@@ -352,7 +392,7 @@ void deepspeed_flat_reduced(struct deepspeed *ds, bool boundary)
     if (ds->settings.stage == 1 && !ds->settings.overlap_comm) /* reduce_gradients() */
         for (uint32_t i = 0; i < flat->param_count; i++)
             if (flat->params[i].param->tensor->grad)
-                add_to_bucket(ds, i);
+                add_to_bucket(ds, i, boundary);
     finish(ds, boundary);
     g->category = CATEGORY_ACTIVATION;
 }

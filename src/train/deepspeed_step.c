@@ -27,19 +27,36 @@ static void flatten_gradients(struct deepspeed *ds)
     flat->averaged_count = 0;
 }
 
-void deepspeed_flat_step(struct deepspeed *ds)
+/* step_on_host() - cpu_offload: the norms of the parts are on the device, everything else is not */
+static void step_on_host(struct deepspeed *ds)
+{
+    struct ghost *g = &ds->run->ghost;
+    struct schedule *schedule = g->schedule;
+
+    if (ds->settings.checks_overflow)
+        tensor_drop(tensor_new_sizes(g, DTYPE_UINT8, 1));
+    tensor_drop(tensor_new_sizes(g, DTYPE_FLOAT32, 1));
+    g->schedule = NULL;
+    optimizer_step(ds->run);
+    g->schedule = schedule;
+    for (size_t i = 0; i < ds->flat->param_count; i++) {
+        tensor_drop(ds->flat->params[i].norm);
+        ds->flat->params[i].norm = NULL;
+    }
+}
+
+/* step_on_device() - the checks, the fp32 gradient, the update */
+static void step_on_device(struct deepspeed *ds)
 {
     struct deepspeed_flat *flat = ds->flat;
     struct ghost *g = &ds->run->ghost;
-    struct tensor *norm;
-    size_t mine_count = flat->mine_count; /* padding has no norm */
 
-    g->category = CATEGORY_TEMPORARY;
     if (ds->settings.checks_overflow)
         deepspeed_overflow(ds, flat->averaged, flat->averaged_count);
-    struct tensor *own = deepspeed_norm(ds, flat->averaged, mine_count);
+    /* what fills the partition has no norm */
+    struct tensor *own = deepspeed_norm(ds, flat->averaged, flat->mine_count);
+    struct tensor *norm = deepspeed_combine_norms(ds, 1);
 
-    norm = deepspeed_combine_norms(ds, 1);
     tensor_drop(own);
     deepspeed_check_norm(ds);
     ds->global_norm = tensor_new_scalar(g, DTYPE_FLOAT32);
@@ -48,10 +65,18 @@ void deepspeed_flat_step(struct deepspeed *ds)
     g->category = CATEGORY_TEMPORARY;
     deepspeed_unscale(ds);
     optimizer_step(ds->run);
-    g->category = CATEGORY_TEMPORARY;
     if (flat->master_param.tensor) {
         tensor_drop(flat->master_param.tensor->grad);
         flat->master_param.tensor->grad = NULL;
     }
     tensor_drop(norm);
+}
+
+void deepspeed_flat_step(struct deepspeed *ds)
+{
+    ds->run->ghost.category = CATEGORY_TEMPORARY;
+    if (ds->settings.offload_optimizer)
+        step_on_host(ds);
+    else
+        step_on_device(ds);
 }

@@ -65,16 +65,37 @@ static struct schedule *host(struct ghost *g, bool offloads)
     return schedule;
 }
 
-/*
- * zero3_load_parameter() - the constructor makes the parameter on the device, in fp32, then in the model's type; when the
- * module is complete each rank keeps its part
- */
+/* cut_up() - the module of the last parameters is complete: each rank keeps its part of them */
+static void cut_up(struct zero3 *zero3)
+{
+    struct ghost *g = &zero3->ds->run->ghost;
+
+    for (; zero3->cut_count < zero3->param_count; zero3->cut_count++) {
+        struct zero3_param *p = &zero3->params[zero3->cut_count];
+        struct schedule *schedule = host(g, zero3->ds->settings.offload_params && !p->persists);
+
+        g->category = CATEGORY_PARAMETER;
+        g->path = p->module;
+        p->shard = tensor_new_sizes(g, p->param->dtype, p->partition);
+        g->schedule = schedule;
+        TENSOR_AUTO *none = tensor_new_sizes(g, p->param->dtype, 0);
+
+        tensor_set_data(p->param->tensor, none);
+    }
+}
+
+/* zero3_load_parameter() - a module's constructor makes its parameters on the device, in fp32, then in the model's type */
 void zero3_load_parameter(struct run *run, size_t i)
 {
     struct deepspeed *ds = run->wrapper_state;
     struct zero3 *zero3 = ds->zero3;
     struct ghost *g = &run->ghost;
     struct param *p = &run->params[i];
+    name_id module = run->leaves[i].module;
+
+    if (zero3->param_count > 0 && zero3->params[zero3->param_count - 1].module != module)
+        cut_up(zero3);
+    g->path = module;
     struct tensor *made = tensor_new(g, DTYPE_FLOAT32, p->dims, p->sizes);
 
     p->tensor = made ? kernel_cast(made, p->dtype) : NULL;
@@ -82,23 +103,16 @@ void zero3_load_parameter(struct run *run, size_t i)
     if (!p->tensor)
         return;
     int64_t numel = tensor_numel(p->tensor);
-    struct zero3_param entry = {
+
+    zero3->number_of_param[i] = zero3->param_count;
+    zero3->params[zero3->param_count++] = (struct zero3_param){
         .param = p,
         .leaf = &run->leaves[i],
-        .module = run->leaves[i].module,
+        .module = module,
         .numel = numel,
         .partition = (int64_t)num_ceil_div((uint64_t)numel, (uint64_t)ds->world),
         .persists = persists(zero3, numel),
     };
-    struct schedule *schedule = host(g, ds->settings.offload_params && !entry.persists);
-
-    entry.shard = tensor_new_sizes(g, p->dtype, entry.partition);
-    g->schedule = schedule;
-    TENSOR_AUTO *none = tensor_new_sizes(g, p->dtype, 0);
-
-    tensor_set_data(p->tensor, none);
-    zero3->number_of_param[i] = zero3->param_count;
-    zero3->params[zero3->param_count++] = entry;
 }
 
 /* ------------------------------------------------------------------ sub-groups */
@@ -170,7 +184,7 @@ static void defragment(struct zero3 *zero3)
     }
 }
 
-/* make_masters() - _create_fp32_partitions(): a cast and its clone; in fp32 the part itself */
+/* make_masters() - _create_fp32_partitions(): a cast, if one is needed, and its clone */
 static void make_masters(struct zero3 *zero3)
 {
     struct ghost *g = &zero3->ds->run->ghost;
@@ -180,17 +194,14 @@ static void make_masters(struct zero3 *zero3)
     g->category = CATEGORY_STATE;
     for (size_t i = 0; i < zero3->group_count; i++) {
         struct zero3_group *group = &zero3->groups[i];
-        struct tensor *master;
+        struct tensor *cast = zero3->ds->dtype != DTYPE_FLOAT32
+                                  ? tensor_new_sizes(g, DTYPE_FLOAT32, group->numel)
+                                  : NULL;
 
-        if (zero3->ds->dtype == DTYPE_FLOAT32 && !zero3->ds->settings.offload_optimizer) {
-            master = tensor_view(zero3->flat, 1, &group->numel, &(int64_t){ 1 });
-        } else {
-            struct tensor *cast = tensor_new_sizes(g, DTYPE_FLOAT32, group->numel);
+        tensor_drop(converted);
+        converted = cast;
+        struct tensor *master = tensor_new_sizes(g, DTYPE_FLOAT32, group->numel);
 
-            tensor_drop(converted);
-            converted = cast;
-            master = tensor_new_sizes(g, DTYPE_FLOAT32, group->numel);
-        }
         group->master_param = (struct param){
             .dtype = DTYPE_FLOAT32,
             .dims = 1,
@@ -260,6 +271,7 @@ void zero3_wrap(struct deepspeed *ds)
     struct ghost *g = &run->ghost;
     struct schedule *schedule;
 
+    cut_up(zero3);
     zero3_find_modules(zero3);
     for (uint32_t i = 0; i < zero3->param_count; i++)
         zero3->places[i] = (struct leaf_place){ zero3->params[i].param->tensor, i };

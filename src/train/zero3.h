@@ -68,6 +68,7 @@ struct zero3 {
     struct zero3_param
         *params; /* [param_count] of run->params; those that are buffers are left out */
     size_t param_count;
+    size_t cut_count;             /* of them cut up */
     size_t *number_of_param;      /* [run->param_count] */
     struct leaf_place *places;    /* [param_count] by address of the leaf */
     struct zero3_module *modules; /* [module_count] */

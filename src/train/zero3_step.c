@@ -151,17 +151,31 @@ static void gather_persistent(struct zero3 *zero3)
     pool_free(pool, small, size);
 }
 
-void zero3_step(struct deepspeed *ds)
+/* step_on_host() - the norms of the parts are on the device, everything else is not */
+static void step_on_host(struct zero3 *zero3)
 {
-    struct zero3 *zero3 = ds->zero3;
-    struct ghost *g = &ds->run->ghost;
+    struct ghost *g = &zero3->ds->run->ghost;
+    struct schedule *schedule = g->schedule;
+
+    tensor_drop(
+        tensor_new_sizes(g, DTYPE_FLOAT32, 1)); /* the sum of their squares, to be reduced */
+    g->schedule = NULL;
+    for (size_t i = 0; i < zero3->group_count; i++)
+        update(zero3, &zero3->groups[i]);
+    g->schedule = schedule;
+    for (size_t i = 0; i < zero3->param_count; i++) {
+        tensor_drop(zero3->params[i].norm);
+        zero3->params[i].norm = NULL;
+    }
+    gather_persistent(zero3);
+}
+
+/* step_on_device() - the norms of all sub-groups, then one sub-group after the other */
+static void step_on_device(struct zero3 *zero3)
+{
+    struct deepspeed *ds = zero3->ds;
     struct list norms = { 0 };
 
-    g->path = 0;
-    g->category = CATEGORY_TEMPORARY;
-    zero3_release_all(zero3);
-    if (ds->dtype == DTYPE_FLOAT16)
-        check_overflow(zero3);
     for (size_t i = 0; i < zero3->group_count; i++)
         list_push(ds->run, &norms, group_norm(zero3, &zero3->groups[i]));
     struct tensor *norm = deepspeed_combine_norms(ds, zero3->group_count);
@@ -173,4 +187,19 @@ void zero3_step(struct deepspeed *ds)
     gather_persistent(zero3);
     tensor_drop(norm);
     list_drop(ds->run, &norms);
+}
+
+void zero3_step(struct deepspeed *ds)
+{
+    struct zero3 *zero3 = ds->zero3;
+
+    ds->run->ghost.path = 0;
+    ds->run->ghost.category = CATEGORY_TEMPORARY;
+    zero3_release_all(zero3);
+    if (ds->dtype == DTYPE_FLOAT16)
+        check_overflow(zero3);
+    if (ds->settings.offload_optimizer)
+        step_on_host(zero3);
+    else
+        step_on_device(zero3);
 }

@@ -106,6 +106,7 @@ const char *estimate_advice(struct simulation *sim, const struct plm_result *res
     plm_bytes model = share_of(result, CATEGORY_PARAMETER) + share_of(result, CATEGORY_GRADIENT) +
                       share_of(result, CATEGORY_STATE);
     plm_bytes temporaries = share_of(result, CATEGORY_TEMPORARY);
+    plm_bytes communication = share_of(result, CATEGORY_COMMUNICATION);
     bool in_step = strcmp(result->at.phase, "optimizer") == 0;
 
     if (result->out_of_memory && result->failure.step < 0) {
@@ -126,6 +127,9 @@ const char *estimate_advice(struct simulation *sim, const struct plm_result *res
     if (in_step && temporaries > 0)
         buf_printf(&buf, ", with %s of its temporaries; lower it by %s",
                    units_format_bytes(temporaries, text), remedy_for_step(sim));
+    else if (sim->strategy.parallel.zero > 0 && communication >= activations + model)
+        buf_printf(&buf, ", with %s of ZeRO's buckets; lower it by a smaller --zero-bucket",
+                   units_format_bytes(communication, text));
     else if (failed_activation(result) > activations && failed_activation(result) >= model)
         buf_printf(&buf, ", and the %s asked for %s more; lower it by %s", result->failure.phase,
                    units_format_bytes(failed_activation(result), text),
@@ -165,6 +169,12 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
         list[count++] = "cp under an older framework (ring attention is that of pytorch-2.15)";
     if (s->parallel.pp > 1 && strcmp(sim->framework->name, "pytorch-2.15") != 0)
         list[count++] = "pp under an older framework (the schedules are those of pytorch-2.15)";
+    if (s->parallel.zero == 3)
+        list[count++] = "zero 3: what modules without parameters of their own gather ahead of time";
+    if (s->parallel.zero > 0 && s->checkpoint_reentrant)
+        list[count++] = "zero together with checkpoint-reentrant";
+    if (s->parallel.zero > 0 && strcmp(sim->framework->name, "pytorch-2.15") != 0)
+        list[count++] = "zero under an older framework (DeepSpeed 0.19.8 ran on pytorch-2.15)";
     result->unverified = list;
     result->unverified_count = count;
 }

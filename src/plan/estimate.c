@@ -21,6 +21,7 @@ const char *phase_name(const char *mark)
         { "dp_wrap", "wrap" },
         { "fsdp_wrap", "wrap" },
         { "tp_wrap", "wrap" },
+        { "deepspeed_init", "wrap" },
         { "bwd_input", "input backward" },
         { "bwd_weight", "weight backward" },
     };

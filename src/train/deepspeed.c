@@ -121,15 +121,24 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
     if (p->pp > 1)
         return plm_fail(reterr, PLM_E_USAGE,
                         "zero: the pipeline of --pp is PyTorch's, which DeepSpeed cannot wrap");
+    if (p->cp > 1)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "zero: --cp is PyTorch's; DeepSpeed divides sequences in a way of its own");
+    if (s->eval)
+        return plm_fail(reterr, PLM_E_USAGE, "zero: DeepSpeed's engine trains; leave out --eval");
     if (s->precision == PLM_PRECISION_AMP_BF16 || s->precision == PLM_PRECISION_AMP_FP16)
         return plm_fail(reterr, PLM_E_USAGE,
                         "zero: DeepSpeed casts the parameters itself; give --precision bf16, fp16 "
                         "or fp32");
-    if (s->optimizer == PLM_OPTIMIZER_NONE && !s->eval)
+    if (s->optimizer == PLM_OPTIMIZER_NONE)
         return plm_fail(reterr, PLM_E_USAGE, "zero: there is no optimizer to share");
     if (s->optimizer == PLM_OPTIMIZER_ADAFACTOR)
         return plm_fail(reterr, PLM_E_USAGE,
                         "zero: adafactor needs the parameters' shapes, and gets flat ones");
+    if (s->optimizer == PLM_OPTIMIZER_ADAGRAD)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "zero: adagrad is made twice by DeepSpeed, which keeps the first one's "
+                        "states; that is not modelled");
     if (s->channels_last)
         return plm_fail(reterr, PLM_E_USAGE,
                         "zero: DeepSpeed flattens parameters, which loses --channels-last");

@@ -97,6 +97,10 @@ static enum plm_status check_options(const struct plm_parallel *p, struct plm_er
           "--recompute full" },
         { "recompute-method", p->recompute_method != PLM_RECOMPUTE_UNIFORM,
           p->recompute == PLM_RECOMPUTE_FULL, "--recompute full" },
+        { "zero-offload", p->deepspeed.offload != PLM_OFFLOAD_NONE, p->zero > 0, "--zero STAGE" },
+        { "zero-bucket", p->deepspeed.reduce_bucket_size > 0, p->zero > 0, "--zero STAGE" },
+        { "zero-overlap", p->deepspeed.overlap_comm != PLM_SWITCH_DEFAULT, p->zero > 0,
+          "--zero STAGE" },
         { "cp-rotate", p->rotate != PLM_ROTATE_ALLGATHER, p->cp > 1, "--cp N" },
     };
 

@@ -45,8 +45,10 @@ const char *const option_groups[GROUP_COUNT] = {
 #define DUMP BIT(DUMP)
 #define CALIBRATE BIT(CALIBRATE)
 #define WATCH BIT(WATCH)
-#define FIXED_BATCH (BIT(ESTIMATE) | WATCH | COMPARE | BIT(TIMELINE) | BIT(DUMP) | BIT(CHECK))
-#define RUNS (BIT(ESTIMATE) | WATCH | SEARCHES | BIT(TIMELINE) | BIT(DUMP))
+#define VERIFY BIT(VERIFY)
+#define FIXED_BATCH                                                                                \
+    (BIT(ESTIMATE) | VERIFY | WATCH | COMPARE | BIT(TIMELINE) | BIT(DUMP) | BIT(CHECK))
+#define RUNS (BIT(ESTIMATE) | VERIFY | WATCH | SEARCHES | BIT(TIMELINE) | BIT(DUMP))
 #define CHECKED (RUNS | BIT(CHECK))
 #define REPORTS (BIT(ESTIMATE) | WATCH | SEARCHES | BIT(MODELS) | BIT(DEVICES) | BIT(OPS))
 #define EVERY ((1u << COMMAND_COUNT) - 1)

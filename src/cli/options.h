@@ -44,7 +44,7 @@ struct options {
     bool largest_batch;
     int64_t ordinal; /* of the GPU that is measured */
     double max_fill, watchdog;
-    bool quick, managed;
+    bool quick, managed, ladder;
     int64_t pid;
     double interval; /* seconds */
     const char *gpu_id, *plan;

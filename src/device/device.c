@@ -7,6 +7,7 @@
 
 #include "device/device.h"
 #include "device/measured.h"
+#include "device/verified.h"
 #include "yaml/file.h"
 
 enum {
@@ -23,7 +24,7 @@ struct profile {
     int64_t version, processors, threads_per_processor;
     const char *device, *title, *compute_capability, *total_source, *context_source, *calibrated;
     plm_bytes total, context;
-    const struct yaml_node *measured;
+    const struct yaml_node *measured, *verified;
 };
 
 #define FIELD(key_, type_, required_, help_)                                                       \
@@ -47,6 +48,7 @@ const struct decode_row device_fields[] = {
     FIELD(context_source, DECODE_TEXT, true, "where that figure was seen, and how far it varies"),
     FIELD(calibrated, DECODE_TEXT, false, "when it was measured; absent in built-in profiles"),
     FIELD(measured, DECODE_MAPPING, false, "what `plimsoll calibrate` measured"),
+    FIELD(verified, DECODE_SEQUENCE, false, "the plans that `plimsoll verify` has played there; needs measured"),
 };
 /* clang-format on */
 const size_t device_field_count = sizeof device_fields / sizeof device_fields[0];
@@ -103,8 +105,9 @@ static enum plm_status check(const struct yaml_node *root,
     return PLM_OK;
 }
 
-/* read_measured() - what a calibrated profile adds */
+/* read_measured() - what a calibrated profile adds, and plans that were played there, if any (@verified may be NULL) */
 static enum plm_status read_measured(const struct yaml_node *node,
+                                     const struct yaml_node *verified,
                                      struct arena *arena,
                                      struct plm_device *device,
                                      struct plm_error *reterr)
@@ -122,6 +125,15 @@ static enum plm_status read_measured(const struct yaml_node *node,
                            (unsigned long long)margin.margin);
     device->uuid = measured.uuid;
     device->driver = measured.driver;
+    if (verified) {
+        const struct verified_line *lines;
+        size_t line_count;
+
+        status = verified_read(verified, arena, &lines, &line_count, reterr);
+        if (status != PLM_OK)
+            return status;
+        verified_narrow(lines, line_count, device->total, &margin);
+    }
     device->margin = margin.margin;
     device->margin_reason = measured_margin_reason(&margin, arena);
     return PLM_OK;
@@ -160,5 +172,10 @@ enum plm_status device_load_file(const char *path,
         .context_source = profile.context_source,
         .calibrated = profile.calibrated != NULL,
     };
-    return profile.measured ? read_measured(profile.measured, arena, ret_device, reterr) : PLM_OK;
+    if (profile.verified && !profile.measured)
+        return plm_fail_at(reterr, PLM_E_SYNTAX, place_of(root, "verified"),
+                           "'verified' needs 'measured': only a calibrated profile has it");
+    return profile.measured
+               ? read_measured(profile.measured, profile.verified, arena, ret_device, reterr)
+               : PLM_OK;
 }

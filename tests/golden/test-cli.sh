@@ -53,7 +53,7 @@ status 0 --version
 prints "plimsoll "
 status 0 --help
 prints "usage: plimsoll COMMAND"
-for command in estimate plan compare timeline watch models devices ops dump check; do
+for command in estimate plan compare timeline verify watch models devices ops dump check; do
     status 0 $command --help
     prints "usage: plimsoll $command"
     status 0 help $command

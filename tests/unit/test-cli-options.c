@@ -183,7 +183,7 @@ static void unknown_options_get_a_suggestion(void **state)
     assert_refused(COMMAND_ESTIMATE, "estimate m --overclock 8",
                    "unknown option '--overclock' ('plimsoll estimate --help' lists them)");
     assert_refused(COMMAND_ESTIMATE, "estimate m --margin 5%",
-                   "--margin: not an option of estimate; of: plan, compare, watch");
+                   "--margin: not an option of estimate; of: plan, compare, verify, watch");
     assert_refused(COMMAND_ESTIMATE, "estimate m --zero x",
                    "option '--zero' is ambiguous: '--zero-grad' or '--zero-grad-at'");
 }

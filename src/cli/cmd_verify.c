@@ -1,0 +1,405 @@
+/*
+ * cli/cmd_verify.c - plimsoll verify: does a plan hold on the GPU in hand
+ *
+ * The plan is an estimate for the GPU's own profile, unless --device names another; the batch is that of --batch, or the largest that is
+ * safe. What was seen is kept in the profile.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/answer.h"
+#include "cli/folders.h"
+#include "cli/here.h"
+#include "cli/load.h"
+#include "cli/talk.h"
+#include "plimsoll/calibrate.h"
+#include "plimsoll/verify.h"
+#include "report/save.h"
+#include "report/verify.h"
+
+enum {
+    GPUS_MAX = 64,
+    RUNGS = 5,        /* of a ladder: the batch that was asked for is the middle one */
+    LADDER_PART = 16, /* rungs are this part of the batch apart */
+};
+
+/* struct verifying - one invocation */
+struct verifying {
+    struct cli *cli;
+    struct plm_model *model;
+    struct plm_strategy strategy;
+    int ordinal;
+    struct plm_gpu gpu;
+    struct verify_rung rungs[RUNGS];
+    size_t rung_count, asked;
+    struct progress progress;
+};
+
+/* ------------------------------------------------------------------ which GPU, which profile */
+
+/* ordinal_of() - N of --device local:N; 0 otherwise */
+static int ordinal_of(const char *device)
+{
+    const char *number = device && here_asked(device) ? strchr(device, ':') : NULL;
+    int64_t n;
+
+    return number && units_parse_int(number + 1, &n) && n >= 0 && n < GPUS_MAX ? (int)n : 0;
+}
+
+static enum plm_status find_gpu(struct verifying *v, struct plm_error *reterr)
+{
+    struct plm_gpu gpus[GPUS_MAX];
+    size_t count = 0;
+    enum plm_status status = plm_gpus(gpus, GPUS_MAX, &count, reterr);
+
+    v->ordinal = ordinal_of(v->cli->options.device);
+    if (status != PLM_OK)
+        return status;
+    if ((size_t)v->ordinal >= count)
+        return plm_fail(reterr, PLM_E_DEVICE, "there is no GPU %d: there are %zu", v->ordinal,
+                        count);
+    v->gpu = gpus[v->ordinal];
+    return PLM_OK;
+}
+
+/* find_profile() - calibrated on this GPU, best with this driver; otherwise the built-in one with its name */
+static enum plm_status find_profile(struct verifying *v, struct plm_error *reterr)
+{
+    const struct plm_device *devices, *found = NULL;
+    bool same_driver = false;
+    size_t count;
+    enum plm_status status = plm_devices(v->cli->context, &devices, &count, reterr);
+
+    if (status != PLM_OK)
+        return status;
+    for (size_t i = 0; i < count && !same_driver; i++) {
+        const struct plm_device *d = &devices[i];
+        bool calibrated = d->uuid && strcmp(d->uuid, v->gpu.uuid) == 0;
+
+        same_driver = calibrated && strcmp(d->driver, v->gpu.driver) == 0;
+        if (same_driver || (calibrated && !(found && found->uuid)) ||
+            (!found && !d->uuid && strcmp(d->title, v->gpu.title) == 0))
+            found = d;
+    }
+    if (!found)
+        return plm_fail(
+            reterr, PLM_E_USAGE,
+            "no profile is known of the GPU here (%s): 'plimsoll calibrate' makes one, or "
+            "--device names another",
+            v->gpu.title);
+    v->strategy.device = found;
+    return PLM_OK;
+}
+
+/* ------------------------------------------------------------------ one batch */
+
+/* place() - in which phase of the plan the request that failed was made */
+static enum plm_status place(struct plm_estimate *estimate,
+                             struct verify_rung *rung,
+                             struct plm_error *reterr)
+{
+    const struct plm_result *result = plm_estimate_result(estimate);
+    const struct plm_request *requests;
+    size_t count;
+    enum plm_status status;
+
+    if (rung->verified.verdict != PLM_VERDICT_FAILS || rung->verified.played == 0)
+        return PLM_OK;
+    status = plm_estimate_requests(estimate, &requests, &count, reterr);
+    if (status != PLM_OK || rung->verified.failed >= count)
+        return status;
+    const struct plm_request *request = &requests[rung->verified.failed];
+
+    rung->failed_bytes = request->bytes;
+    if (request->phase < result->phase_count) {
+        rung->failed_phase = result->phases[request->phase].name;
+        rung->failed_step = result->phases[request->phase].step;
+    }
+    return PLM_OK;
+}
+
+static enum plm_status verify_batch(struct verifying *v, int64_t batch, struct plm_error *reterr)
+{
+    const struct options *o = &v->cli->options;
+    struct verify_rung *rung = &v->rungs[v->rung_count];
+    struct plm_verify_options options = { .device = v->ordinal,
+                                          .max_fill = o->max_fill,
+                                          .watchdog = o->watchdog,
+                                          .progress = progress_report,
+                                          .progress_context = &v->progress };
+    struct plm_estimate *estimate;
+    enum plm_status status;
+
+    v->strategy.batch = batch;
+    status = plm_estimate(v->model, &v->strategy, &estimate, reterr);
+    if (status != PLM_OK)
+        return status;
+    *rung = (struct verify_rung){ .batch = plm_estimate_result(estimate)->batch,
+                                  .planned = plm_estimate_result(estimate)->peak.device };
+    if (v->rung_count == 0)
+        talk_warnings(plm_estimate_result(estimate)->warnings,
+                      plm_estimate_result(estimate)->warning_count);
+    status = plm_verify(estimate, &options, &rung->verified, reterr);
+    if (status == PLM_OK)
+        status = place(estimate, rung, reterr);
+    plm_estimate_destroy(estimate);
+    if (status == PLM_OK)
+        v->rung_count++;
+    return status;
+}
+
+/* fits() - may this batch be played: a plan that is itself out of memory has nothing to play */
+static enum plm_status fits(struct verifying *v,
+                            int64_t batch,
+                            bool *ret_fits,
+                            struct plm_error *reterr)
+{
+    struct plm_estimate *estimate;
+    enum plm_status status;
+
+    v->strategy.batch = batch;
+    status = plm_estimate(v->model, &v->strategy, &estimate, reterr);
+    if (status != PLM_OK)
+        return status;
+    *ret_fits = !plm_estimate_result(estimate)->out_of_memory;
+    plm_estimate_destroy(estimate);
+    return PLM_OK;
+}
+
+/* ------------------------------------------------------------------ which batches */
+
+/* largest_batch() - that a plan calls safe */
+static enum plm_status largest_batch(struct verifying *v,
+                                     int64_t *ret_batch,
+                                     struct plm_error *reterr)
+{
+    const struct options *o = &v->cli->options;
+    struct plm_search search = { .strategy = v->strategy,
+                                 .margin_share = o->margin_share,
+                                 .margin_bytes = o->margin_bytes,
+                                 .has_margin = o->has_margin,
+                                 .reserve = o->reserve,
+                                 .multiple_of = o->multiple_of,
+                                 .max_batch = o->max_batch,
+                                 .progress = progress_report,
+                                 .progress_context = &v->progress };
+    struct plm_plan *plan;
+    enum plm_status status = plm_plan(v->model, &search, &plan, reterr);
+
+    if (status != PLM_OK)
+        return status;
+    *ret_batch = plm_plan_result(plan)->batch;
+    plm_plan_destroy(plan);
+    if (*ret_batch == 0)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "no batch is safe on %s, so there is no plan; --batch N tries one anyway",
+                        v->strategy.device->name);
+    return PLM_OK;
+}
+
+/* rung_batch() - @i of a ladder around @batch; rungs are multiples of --multiple-of where the batch is */
+static int64_t rung_batch(const struct verifying *v, int64_t batch, int i)
+{
+    int64_t unit = v->cli->options.multiple_of > 0 ? v->cli->options.multiple_of : 1;
+    int64_t apart = batch / LADDER_PART / unit * unit;
+
+    return batch + (i - RUNGS / 2) * (apart > 0 ? apart : unit);
+}
+
+static enum plm_status climb(struct verifying *v, int64_t batch, struct plm_error *reterr)
+{
+    for (int i = 0; i < RUNGS; i++) {
+        int64_t rung = rung_batch(v, batch, i);
+        bool may = true;
+        enum plm_status status = PLM_OK;
+
+        if (rung < 1)
+            continue;
+        if (rung > batch)
+            status = fits(v, rung, &may, reterr);
+        if (status == PLM_OK && rung == batch)
+            v->asked = v->rung_count;
+        if (status == PLM_OK && may)
+            status = verify_batch(v, rung, reterr);
+        if (status != PLM_OK)
+            return status;
+    }
+    return PLM_OK;
+}
+
+static enum plm_status verify(struct verifying *v, struct plm_error *reterr)
+{
+    int64_t batch = v->cli->options.strategy.batch;
+    enum plm_status status = PLM_OK;
+
+    if (batch == 0)
+        status = largest_batch(v, &batch, reterr);
+    if (status != PLM_OK)
+        return status;
+    return v->cli->options.ladder ? climb(v, batch, reterr) : verify_batch(v, batch, reterr);
+}
+
+/* ------------------------------------------------------------------ keeping it */
+
+static const char *now(struct arena *arena)
+{
+    time_t seconds = time(NULL);
+    struct tm utc;
+    char date[32] = "";
+
+    if (gmtime_r(&seconds, &utc))
+        strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    return arena_copy(arena, date, strlen(date));
+}
+
+/* profile_path() - the file of the profile, when it was measured on this GPU; otherwise NULL */
+static const char *profile_path(struct verifying *v)
+{
+    const struct plm_device *device = v->strategy.device;
+    const char *folder = folders_profiles(&v->cli->arena);
+    struct buf path = { .arena = &v->cli->arena };
+
+    if (!folder || !device->uuid || strcmp(device->uuid, v->gpu.uuid) != 0)
+        return NULL;
+    buf_printf(&path, "%s/%s.yaml", folder, device->name);
+    return buf_string(&path);
+}
+
+/* save() - with signals kept back, so that no half of a profile is left */
+static enum plm_status save(const char *path,
+                            const char *text,
+                            size_t length,
+                            struct plm_error *reterr)
+{
+    sigset_t all, before;
+    enum plm_status status;
+
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    status = save_file(path, text, length, reterr);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
+static enum plm_status keep(struct verifying *v,
+                            struct verify_report *report,
+                            struct plm_error *reterr)
+{
+    struct cli *cli = v->cli;
+    struct plm_verified_plan *plans =
+        arena_array(&cli->arena, struct plm_verified_plan, v->rung_count);
+    const char *path = profile_path(v), *date = now(&cli->arena), *text;
+    const struct plm_device *after;
+    size_t length, count = 0;
+    enum plm_status status;
+
+    for (size_t i = 0; i < v->rung_count; i++)
+        if (v->rungs[i].verified.verdict <= PLM_VERDICT_FAILS)
+            plans[count++] = (struct plm_verified_plan){ .date = date,
+                                                         .model = report->model,
+                                                         .batch = v->rungs[i].batch,
+                                                         .planned = v->rungs[i].planned,
+                                                         .verified = &v->rungs[i].verified };
+    report->margin_before = report->margin = v->strategy.device->margin;
+    report->has_profile = path != NULL;
+    if (!path || count == 0)
+        return PLM_OK;
+    status = plm_profile_add(cli->context, path, plans, count, &text, &length, reterr);
+    if (status == PLM_OK)
+        status = save(path, text, length, reterr);
+    if (status == PLM_OK)
+        status = plm_device_find(cli->context, path, &after, reterr);
+    if (status != PLM_OK)
+        return status;
+    report->profile = path;
+    report->margin = after->margin;
+    report->margin_reason = after->margin_reason;
+    return PLM_OK;
+}
+
+/* ------------------------------------------------------------------ the answer */
+
+static enum exit_status status_of(enum plm_verdict verdict)
+{
+    switch (verdict) {
+    case PLM_VERDICT_HOLDS:
+        return EXIT_FITS;
+    case PLM_VERDICT_FAILS:
+        return EXIT_NO_FIT;
+    case PLM_VERDICT_LIMIT:
+    case PLM_VERDICT_DISTURBED:
+        break;
+    }
+    return EXIT_TROUBLE;
+}
+
+static enum exit_status answer(struct verifying *v)
+{
+    struct cli *cli = v->cli;
+    struct buf text = { .arena = &cli->arena };
+    struct layout layout = { &text, cli->colour };
+    struct plm_model_info info;
+    struct verify_report report = {
+        .gpu = v->gpu.title,
+        .uuid = v->gpu.uuid,
+        .device = v->strategy.device->name,
+        .rungs = v->rungs,
+        .rung_count = v->rung_count,
+        .asked = v->asked,
+    };
+    struct plm_error error;
+    enum exit_status exit_status = status_of(v->rungs[v->asked].verified.verdict);
+    enum plm_status status = plm_model_describe(v->model, &info, &error);
+
+    report.model = status == PLM_OK ? info.name : cli->arguments[0];
+    status = keep(v, &report, &error);
+    if (status != PLM_OK)
+        talk_error(&error); /* the verdict stands, and is what was asked for */
+    if (cli->options.json)
+        verify_json(&report, &text);
+    else
+        verify_text(&report, &layout);
+    exit_status = answer_write(cli, &text, exit_status);
+    return status == PLM_OK || exit_status != EXIT_FITS ? exit_status : EXIT_TROUBLE;
+}
+
+static enum exit_status run(struct cli *cli)
+{
+    struct verifying v = { .cli = cli };
+    struct plm_error error;
+    enum plm_status status;
+    enum exit_status exit_status;
+
+    status = find_gpu(&v, &error);
+    if (status == PLM_OK)
+        status = load_strategy(cli, &v.strategy, &error);
+    if (status == PLM_OK && !v.strategy.device)
+        status = find_profile(&v, &error);
+    if (status == PLM_OK)
+        status = load_model(cli, &v.model, &error);
+    if (status != PLM_OK)
+        return talk_fail(status, &error);
+    status = verify(&v, &error);
+    progress_finish(&v.progress);
+    exit_status = status == PLM_OK ? answer(&v) : talk_fail(status, &error);
+    plm_model_destroy(v.model);
+    return exit_status;
+}
+
+const struct command cmd_verify = {
+    .name = "verify",
+    .arguments = "MODEL",
+    .help = "play a plan's allocations on the GPU in hand",
+    .about =
+        "Ask the GPU in this machine for the memory that a plan would ask for, in the same blocks and the same order, write to "
+        "it, and see how much more could be had at its peak: the plan holds, with so much to spare, or fails at a certain "
+        "request. Without --batch the plan is the largest batch that is safe.",
+    .least = 1,
+    .most = 1,
+    .missing = load_missing,
+    .run = run,
+};

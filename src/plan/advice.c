@@ -157,9 +157,13 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
         list[count++] = "framework pytorch-2.6 with models of transformers 5.24";
     if (s->parallel.fsdp1 > 0)
         list[count++] = "fsdp1: when memory that another stream uses comes back (record_stream)";
-    if (s->parallel.pp > 1 && s->clip_grad_norm > 0)
+    if (s->parallel.megatron > 0 && strcmp(sim->framework->name, "pytorch-2.15") != 0)
+        list[count++] = "megatron under an older framework (megatron-core 0.16.1 ran on 2.15)";
+    if (s->parallel.megatron > 0 && s->clip_grad_norm > 0 && !s->assume_ghostgpu)
+        list[count++] = "clip-grad-norm of megatron where the norm is above the limit";
+    if (s->parallel.pp > 1 && s->clip_grad_norm > 0 && s->parallel.megatron == 0)
         list[count++] = "clip-grad-norm over the stages of a pipeline (mirrors torchtitan)";
-    if (s->parallel.pp > 1 && s->parallel.tp > 1)
+    if (s->parallel.pp > 1 && s->parallel.tp > 1 && s->parallel.megatron == 0)
         list[count++] = "pp together with tp";
     if (s->parallel.cp > 1 && s->parallel.tp > 1)
         list[count++] = "cp together with tp";
@@ -167,7 +171,8 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
         list[count++] = "cp together with hsdp";
     if (s->parallel.cp > 1 && strcmp(sim->framework->name, "pytorch-2.15") != 0)
         list[count++] = "cp under an older framework (ring attention is that of pytorch-2.15)";
-    if (s->parallel.pp > 1 && strcmp(sim->framework->name, "pytorch-2.15") != 0)
+    if (s->parallel.pp > 1 && s->parallel.megatron == 0 &&
+        strcmp(sim->framework->name, "pytorch-2.15") != 0)
         list[count++] = "pp under an older framework (the schedules are those of pytorch-2.15)";
     if (s->parallel.zero == 3)
         list[count++] = "zero 3: what modules without parameters of their own gather ahead of time";

@@ -42,7 +42,9 @@ struct plm_figure {
 /* struct plm_calibrated - what a calibration found, in short */
 struct plm_calibrated {
     const char *name; /* of the profile: UUID and driver */
-    const char *title, *uuid, *driver, *runtime;
+    const char *title, *uuid;
+    const char *driver;         /* its version, as in struct plm_gpu */
+    const char *cuda, *runtime; /* the CUDA versions of driver and runtime */
     plm_bytes total, context, libraries, margin;
     const char *margin_reason;
     const struct plm_figure *figures; /* [figure_count] */
@@ -54,8 +56,9 @@ struct plm_calibrated {
 /* struct plm_gpu - a GPU of this machine, as CUDA numbers them */
 struct plm_gpu {
     char title[128];
-    char uuid[48];   /* "GPU-…"; "" when the driver does not tell */
-    char driver[16]; /* the CUDA version that the driver speaks */
+    char uuid[48]; /* "GPU-…"; "" when the driver does not tell */
+    char driver
+        [16]; /* its version, as NVML tells it; where there is no NVML the CUDA version that it speaks */
 };
 
 /*

@@ -88,6 +88,7 @@ static void describe(struct plm_calibration *c, const struct calibration *found)
         .title = arena_copy(&c->arena, found->identity.name, strlen(found->identity.name)),
         .uuid = m->uuid,
         .driver = m->driver,
+        .cuda = m->cuda,
         .runtime = m->runtime,
         .total = found->total,
         .context = m->context,

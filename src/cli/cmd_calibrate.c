@@ -108,7 +108,8 @@ static void print_text(const struct plm_calibrated *c,
 {
     char total[UNITS_TEXT], context[UNITS_TEXT], libraries[UNITS_TEXT], margin[UNITS_TEXT];
 
-    buf_printf(out, "%s (%s), CUDA %s, runtime %s\n", c->title, c->uuid, c->driver, c->runtime);
+    buf_printf(out, "%s (%s), driver %s for CUDA %s, runtime %s\n", c->title, c->uuid, c->driver,
+               c->cuda, c->runtime);
     buf_printf(out, "  memory %s, context %s, libraries %s\n", units_format_bytes(c->total, total),
                units_format_bytes(c->context, context),
                units_format_bytes(c->libraries, libraries));
@@ -141,6 +142,7 @@ static void print_json(const struct plm_calibrated *c, const char *path, struct 
     json_field_string(&json, "title", c->title);
     json_field_string(&json, "uuid", c->uuid);
     json_field_string(&json, "driver", c->driver);
+    json_field_string(&json, "cuda", c->cuda);
     json_field_string(&json, "runtime", c->runtime);
     json_field_uint(&json, "total_bytes", c->total);
     json_field_uint(&json, "context_bytes", c->context);

@@ -38,7 +38,7 @@ static void warn_driver(struct cli *cli, const struct plm_device *device, const 
     struct buf text = { .arena = &cli->arena };
 
     buf_printf(&text,
-               "%s was measured with a driver for CUDA %s, and the driver here is for %s; "
+               "%s was measured with driver %s, and the driver here is %s; "
                "'plimsoll calibrate' measures anew",
                device->name, device->driver, driver);
     warn(&text);

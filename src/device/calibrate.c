@@ -79,6 +79,8 @@ static bool hear_fact(struct run *run, const char *text)
         snprintf(c->identity.name, sizeof c->identity.name, "%s", value);
     } else if (strcmp(key, "uuid") == 0) {
         snprintf(c->identity.uuid, sizeof c->identity.uuid, "%.*s", CUDA_UUID_TEXT - 1, value);
+    } else if (strcmp(key, "cuda") == 0) {
+        snprintf(c->identity.cuda, sizeof c->identity.cuda, "%.*s", CUDA_VERSION_TEXT - 1, value);
     } else if (strcmp(key, "driver") == 0) {
         snprintf(c->identity.driver, sizeof c->identity.driver, "%.*s", CUDA_VERSION_TEXT - 1,
                  value);
@@ -385,7 +387,10 @@ enum plm_status calibrate_run(const struct calibrate_options *options,
                                                 .quick = options->probe.quick,
                                                 .max_fill = options->probe.max_fill } };
     struct run run = { .options = options, .arena = arena, .result = &result, .reterr = reterr };
-    enum plm_status status = measure_context(&run);
+    enum plm_status status = run_extra(&run, job_others, "others", FIGURE_NVML_USED);
+
+    if (status == PLM_OK)
+        status = measure_context(&run);
 
     if (status == PLM_OK)
         status = run_child(&run, job_memory, "memory");
@@ -397,6 +402,7 @@ enum plm_status calibrate_run(const struct calibrate_options *options,
         return status;
     result.measured.uuid = copy(&run, result.identity.uuid);
     result.measured.driver = copy(&run, result.identity.driver);
+    result.measured.cuda = copy(&run, result.identity.cuda);
     result.measured.mig = strncmp(result.identity.uuid, "MIG", 3) == 0;
     finish_fit(&run);
     result.context = result.measured.context + result.measured.libraries;
@@ -428,7 +434,8 @@ enum plm_status calibrate_gpus(struct cuda_identity *gpus,
             status = plm_fail(reterr, PLM_E_DEVICE, "%s", rest);
         rest = status == PLM_OK && line ? after(line, "gpu") : NULL;
         if (rest && count < most &&
-            sscanf(rest, "%15s %47s %127[^\n]", gpu.driver, gpu.uuid, gpu.name) == 3) {
+            sscanf(rest, "%15s %15s %47s %127[^\n]", gpu.driver, gpu.cuda, gpu.uuid, gpu.name) ==
+                4) {
             if (strcmp(gpu.uuid, "-") == 0)
                 gpu.uuid[0] = '\0';
             gpus[count++] = gpu;

@@ -4,9 +4,11 @@
  * Each opens CUDA, makes a context, runs its probes and gives the context back. A failed call ends the job: what it held goes with the
  * process.
  */
-#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "device/calibrate_child.h"
+#include "device/nvml.h"
 
 /* struct job - a child's state; on its stack */
 struct job {
@@ -56,6 +58,20 @@ static void end(struct job *job, enum plm_status status)
 
 /* ------------------------------------------------------------------ the device, and what a context takes */
 
+/* ask_driver() - NVML knows the driver's own version; where there is no NVML, that of CUDA has to do */
+static void ask_driver(struct arena *arena, struct cuda_identity *identity)
+{
+    struct nvml *nvml = NULL;
+    struct plm_error error;
+
+    if (nvml_open(arena, &nvml, &error) != PLM_OK)
+        return;
+    if (nvml_driver_version(nvml) && *nvml_driver_version(nvml))
+        snprintf(identity->driver, sizeof identity->driver, "%.*s", CUDA_VERSION_TEXT - 1,
+                 nvml_driver_version(nvml));
+    nvml_close(nvml);
+}
+
 static enum plm_status say_facts(struct job *job)
 {
     static const struct {
@@ -75,7 +91,9 @@ static enum plm_status say_facts(struct job *job)
 
     if (status != PLM_OK)
         return status;
+    ask_driver(&job->arena, &identity);
     child_say(job->probe.voice, "fact name %s", identity.name);
+    child_say(job->probe.voice, "fact cuda %s", identity.cuda);
     child_say(job->probe.voice, "fact uuid %s", identity.uuid);
     child_say(job->probe.voice, "fact driver %s", identity.driver);
     child_say(job->probe.voice, "fact runtime %d", job->cuda.runtime_version);
@@ -91,6 +109,59 @@ static enum plm_status say_facts(struct job *job)
         child_say(job->probe.voice, "fact %s %d", facts[i].key, value);
     }
     return PLM_OK;
+}
+
+/* say_others() - what NVML counts on the GPU @uuid */
+static enum plm_status say_others(struct job *job, const struct nvml *nvml, const char *uuid)
+{
+    struct probe *probe = &job->probe;
+    struct nvml_gpu *gpus = NULL;
+    struct nvml_memory memory;
+    struct nvml_processes processes;
+    size_t count = 0, i = 0;
+    double sum = 0;
+    enum plm_status status = nvml_list(nvml, &job->arena, &gpus, &count, &job->error);
+
+    while (status == PLM_OK && i < count && strcmp(gpus[i].uuid, uuid) != 0)
+        i++;
+    if (status == PLM_OK && i == count)
+        return plm_fail(&job->error, PLM_E_DEVICE, "NVML does not list %s", uuid);
+    if (status == PLM_OK)
+        status = nvml_read_memory(nvml, &gpus[i], &memory, &job->error);
+    if (status == PLM_OK)
+        status = nvml_read_processes(nvml, &gpus[i], &job->arena, &processes, &job->error);
+    if (status != PLM_OK)
+        return status;
+    for (size_t p = 0; processes.told && p < processes.count; p++)
+        sum += (double)processes.items[p].bytes;
+    probe_say(probe, FIGURE_NVML_USED, 0, (double)memory.used);
+    probe_say(probe, FIGURE_NVML_RESERVED, 0, (double)memory.reserved);
+    if (processes.told)
+        probe_say(probe, FIGURE_NVML_PROCESSES, 0, sum);
+    else
+        probe_skip(probe, FIGURE_NVML_PROCESSES, processes.why);
+    return PLM_OK;
+}
+
+void job_others(const struct child_voice *voice, const void *what)
+{
+    const struct probe_options *options = what;
+    struct job job = { .probe = { .voice = voice, .options = options, .reterr = &job.error } };
+    struct cuda_identity identity;
+    struct nvml *nvml = NULL;
+    enum plm_status status = cuda_open_driver(&job.cuda, &job.error);
+
+    if (status == PLM_OK)
+        status = cuda_identify(&job.cuda, options->ordinal, &identity, &job.error);
+    if (status == PLM_OK)
+        status = nvml_open(&job.arena, &nvml, &job.error);
+    if (status == PLM_OK)
+        status = say_others(&job, nvml, identity.uuid);
+    if (nvml)
+        nvml_close(nvml);
+    if (status != PLM_OK)
+        child_say(voice, "error %s", job.error.message);
+    arena_finish(&job.arena);
 }
 
 void job_context(const struct child_voice *voice, const void *what)
@@ -188,6 +259,7 @@ void job_speed(const struct child_voice *voice, const void *what)
 void job_gpus(const struct child_voice *voice, const void *what)
 {
     struct cuda cuda = { 0 };
+    struct arena arena = { 0 };
     struct plm_error error;
     int count = 0;
     enum plm_status status = cuda_open_driver(&cuda, &error);
@@ -200,9 +272,13 @@ void job_gpus(const struct child_voice *voice, const void *what)
         struct cuda_identity gpu;
 
         status = cuda_identify(&cuda, i, &gpu, &error);
-        if (status == PLM_OK)
-            child_say(voice, "gpu %s %s %s", gpu.driver, gpu.uuid[0] ? gpu.uuid : "-", gpu.name);
+        if (status == PLM_OK) {
+            ask_driver(&arena, &gpu);
+            child_say(voice, "gpu %s %s %s %s", gpu.driver, gpu.cuda, gpu.uuid[0] ? gpu.uuid : "-",
+                      gpu.name);
+        }
     }
     if (status != PLM_OK)
         child_say(voice, "error %s", error.message);
+    arena_finish(&arena);
 }

@@ -11,7 +11,10 @@ child_job job_context;
 child_job job_memory;
 child_job job_libraries, job_speed;
 
-/* says "gpu DRIVER UUID NAME" for each GPU, with "-" for a UUID that is not told; needs no options */
+/* says what NVML tells before there is a context of ours; fails where there is no NVML */
+child_job job_others;
+
+/* says "gpu DRIVER CUDA UUID NAME" for each GPU, with "-" for a UUID that is not told; needs no options */
 child_job job_gpus;
 
 enum {

@@ -232,6 +232,7 @@ enum plm_status cuda_identify(const struct cuda *cuda,
         status = cuda_check(cuda, cuda->cuDeviceGetUuid(&uuid, device), "cuDeviceGetUuid", reterr);
     if (status != PLM_OK)
         return status;
+    cuda_version(cuda->driver_version, identity.cuda);
     cuda_version(cuda->driver_version, identity.driver);
     if (cuda->cuDeviceGetUuid) {
         /* the driver gives a slice's own UUID, which tools write with MIG in front; its name says that it is one */

@@ -54,7 +54,9 @@ struct cuda_identity {
     char name[CUDA_NAME_TEXT];
     char uuid
         [CUDA_UUID_TEXT]; /* "GPU-…", or "MIG-…" for a slice of one; "" when the driver does not tell */
-    char driver[CUDA_VERSION_TEXT]; /* the CUDA version that the driver speaks: "13.0" */
+    char cuda[CUDA_VERSION_TEXT]; /* the CUDA version that the driver speaks: "13.0" */
+    char driver
+        [CUDA_VERSION_TEXT]; /* the driver's own, "580.65.06", where somebody knows it; here the same as cuda */
 };
 
 /* cuda_identify() - the GPU with this number; initialises the driver, makes no context */

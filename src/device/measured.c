@@ -194,13 +194,14 @@ static void write_fit(const struct measured *m, struct buf *out)
 
 void measured_write(const struct measured *m, struct buf *out)
 {
-    buf_printf(out,
-               "measured:\n  date: %s\n  program: \"%s\"\n  uuid: \"%s\"\n  driver: \"%s\"\n"
-               "  runtime: \"%s\"\n  compute_mode: %s\n  ecc: %s\n  mig: %s\n  quick: %s\n"
-               "  max_fill: %.9g\n  figures:\n",
-               m->date, m->program, m->uuid, m->driver, m->runtime, m->compute_mode,
-               m->ecc ? "true" : "false", m->mig ? "true" : "false", m->quick ? "true" : "false",
-               m->max_fill);
+    buf_printf(
+        out,
+        "measured:\n  date: %s\n  program: \"%s\"\n  uuid: \"%s\"\n  driver: \"%s\"\n"
+        "  cuda: \"%s\"\n  runtime: \"%s\"\n  compute_mode: %s\n  ecc: %s\n  mig: %s\n  quick: %s\n"
+        "  max_fill: %.9g\n  figures:\n",
+        m->date, m->program, m->uuid, m->driver, m->cuda, m->runtime, m->compute_mode,
+        m->ecc ? "true" : "false", m->mig ? "true" : "false", m->quick ? "true" : "false",
+        m->max_fill);
     write_figures(m, out);
     if (m->skipped_count > 0)
         buf_text(out, "  skipped:\n");
@@ -219,7 +220,7 @@ static const double VALUE_MAX = 1e18;
 
 /* struct section - measured: as written */
 struct section {
-    const char *date, *program, *uuid, *driver, *runtime, *compute_mode;
+    const char *date, *program, *uuid, *driver, *cuda, *runtime, *compute_mode;
     bool ecc, mig, quick;
     double max_fill;
     const struct yaml_node *figures, *skipped, *fit;
@@ -235,7 +236,8 @@ static const struct decode_row section_rows[] = {
     ROW(section, date, DECODE_TEXT, true, "when it was measured, UTC"),
     ROW(section, program, DECODE_TEXT, true, "the version of plimsoll"),
     ROW(section, uuid, DECODE_TEXT, true, "of the GPU"),
-    ROW(section, driver, DECODE_TEXT, true, "the CUDA version that the driver speaks"),
+    ROW(section, driver, DECODE_TEXT, true, "the driver's version"),
+    ROW(section, cuda, DECODE_TEXT, true, "the CUDA version that the driver speaks"),
     ROW(section, runtime, DECODE_TEXT, true, "the version of the CUDA runtime"),
     ROW(section, compute_mode, DECODE_TEXT, true, "of the GPU"),
     ROW(section, ecc, DECODE_BOOL, true, "whether memory has error correction"),
@@ -440,6 +442,7 @@ enum plm_status measured_read(const struct yaml_node *node,
         .program = s.program,
         .uuid = s.uuid,
         .driver = s.driver,
+        .cuda = s.cuda,
         .runtime = s.runtime,
         .compute_mode = s.compute_mode,
         .ecc = s.ecc,

@@ -71,7 +71,8 @@ double fit_residual(const struct fit_point *point, plm_bytes context, plm_bytes 
 struct measured {
     const char *date; /* UTC, as 2026-12-01T12:30:00Z */
     const char *program;
-    const char *uuid, *driver, *runtime; /* "13.0" */
+    const char *uuid, *driver;  /* the driver's version, "580.65.06", or what cuda says */
+    const char *cuda, *runtime; /* the CUDA versions of driver and runtime: "13.0" */
     const char *compute_mode;
     bool ecc, mig, quick;
     double max_fill;

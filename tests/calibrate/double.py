@@ -56,11 +56,19 @@ class Double:
         settings = {**SMALL, **settings}
         text = [f'state {self.state}', *(f'{key} {value}' for key, value in settings.items()), *lines]
         (self.folder / 'settings').write_text('\n'.join(text) + '\n')
+        if not (self.folder / 'nvml').exists():
+            self.set_nvml()
+
+    def set_nvml(self, *lines, driver='580.65.06', uuid='GPU-d0b1e000-0000-0000-0000-000000000000'):
+        """NVML has a double of its own (tests/doubles/nvml.c), with its own settings."""
+        text = [f'driver {driver}', 'gpu NVIDIA Double', f'uuid {uuid}', *lines]
+        (self.folder / 'nvml').write_text('\n'.join(text) + '\n')
 
     def environment(self, **more):
         keep = {k: v for k, v in os.environ.items() if k.startswith(('ASAN', 'UBSAN')) or k == 'PATH'}
         libraries = os.pathsep.join(p for p in (LIBRARIES, more.pop('libraries', '')) if p)
         return {**keep, 'LC_ALL': 'C', 'LD_LIBRARY_PATH': libraries, 'PLM_DOUBLE': str(self.folder / 'settings'),
+                'PLM_DOUBLE_NVML': str(self.folder / 'nvml'),
                 'XDG_CONFIG_HOME': str(self.folder / 'config'), **more}
 
     def start(self, *args, **more):

@@ -61,12 +61,19 @@ class Profile(unittest.TestCase):
     # -------------------------------------------------------------- warnings
 
     def test_another_driver_is_a_warning(self):
-        self.double.set(total='8GiB', driver=13010)
+        self.double.set_nvml(driver='590.01')
         for device in ('local', self.report['name']):
             done = self.double.run(*PLAN, '--device', device)
             self.assertIn(done.status, (0, 1))
             self.assertIn('warning: ', done.err)
-            self.assertIn('was measured with a driver for CUDA 13.0, and the driver here is for 13.1', done.err)
+            self.assertIn('was measured with driver 580.65.06, and the driver here is 590.01', done.err)
+
+    def test_without_nvml_the_driver_is_known_by_its_cuda_version(self):
+        self.double.set_nvml('fail nvmlInit_v2 1 999', 'from nvmlInit_v2 1 999', 'from nvmlInit 1 999')
+        done = self.double.calibrate('--quick')
+        self.assertEqual(done.status, 0, done.err)
+        self.assertEqual(done.report['driver'], '13.0')
+        self.assertTrue(any(s.startswith('nvml_used: ') for s in done.report['skipped']), done.report['skipped'])
 
     def test_another_gpu_is_a_warning(self):
         self.double.set(uuid='0102030405060708090a0b0c0d0e0f10')
@@ -78,11 +85,11 @@ class Profile(unittest.TestCase):
         self.assertIn("'plimsoll calibrate' measures it", done.err)
 
     def test_the_newer_of_two_drivers_profiles_is_taken(self):
-        self.double.set(total='8GiB', driver=13010, context='400MiB')
+        self.double.set_nvml(driver='590.01')
         self.assertEqual(self.double.calibrate('--quick').status, 0)
         done = self.double.run('estimate', 'mlp', '--json', '--device', 'local')
         self.assertEqual(done.err, '')
-        self.assertIn('-13.1', done.out)
+        self.assertIn('-590.01', done.out)
 
     def test_without_a_gpu_the_only_profile_is_taken_with_a_warning(self):
         done = self.double.run(*PLAN, '--device', 'local', LD_LIBRARY_PATH='')

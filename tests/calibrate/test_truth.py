@@ -26,6 +26,24 @@ class Truth(unittest.TestCase):
                 self.assertEqual(done.value(name), sizes[name], settings)
             self.assertEqual(done.value('free'), sizes['total'] - sizes['context'] - sizes['others'])
 
+    def test_what_nvml_counts(self):
+        double = Double()
+        double.set_nvml('total 1GiB', 'reserved 12MiB', 'process 4711 100MiB', 'process 4712 20MiB', 'hidden 4713 7MiB')
+        done = double.calibrate('--quick')
+        self.assertEqual(done.status, 0, done.err)
+        self.assertEqual(done.report['driver'], '580.65.06')
+        self.assertEqual(done.report['cuda'], '13.0')
+        self.assertEqual(done.value('nvml_used'), 127 * MiB)
+        self.assertEqual(done.value('nvml_reserved'), 12 * MiB)
+        self.assertEqual(done.value('nvml_processes'), 120 * MiB)
+        double.set_nvml('told no')
+        done = double.calibrate('--quick')
+        self.assertEqual(done.all('nvml_processes'), [])
+        double.set_nvml(uuid='GPU-other')
+        done = double.calibrate('--quick')
+        self.assertEqual(done.status, 0, done.err)
+        self.assertTrue(any('NVML does not list' in s for s in done.report['skipped']))
+
     def test_an_exclusive_gpu_has_one_context(self):
         done = measured('--quick', compute_mode=3, context='96MiB')
         self.assertEqual(done.value('context'), 96 * MiB)

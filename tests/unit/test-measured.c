@@ -49,7 +49,8 @@ static const struct measured sample = {
     .date = "2026-12-01T12:30:00Z",
     .program = "0.1.0",
     .uuid = "GPU-00",
-    .driver = "13.0",
+    .driver = "580.65.06",
+    .cuda = "13.0",
     .runtime = "12.8",
     .compute_mode = "default",
     .ecc = true,
@@ -88,7 +89,8 @@ static void what_is_written_is_read_back(void **state)
     if (read_text(buf_string(&text), &arena, &m, &error) != PLM_OK)
         fail_msg("%u:%u: %s", error.line, error.column, error.message);
     assert_string_equal(m.uuid, sample.uuid);
-    assert_string_equal(m.driver, "13.0");
+    assert_string_equal(m.driver, "580.65.06");
+    assert_string_equal(m.cuda, "13.0");
     assert_true(m.ecc && m.quick && !m.mig);
     assert_int_equal(m.figure_count, sample.figure_count);
     for (size_t i = 0; i < m.figure_count; i++) {

@@ -10,21 +10,16 @@
 #include "base/num.h"
 #include "ghost/autocast.h"
 #include "ghost/kernels.h"
+#include "ops/conv_slow.h"
 #include "ops/layout.h"
 #include "ops/ops.h"
 #include "ops/views.h"
 
-enum { SPATIAL_MOST = 3 };
 enum { SAVED_INPUT, SAVED_WEIGHT, SAVED_COUNT };
 /* of a node: the backend, transposed or not, then the windows as images have them */
 enum { NUMBER_BACKEND, NUMBER_TRANSPOSED, NUMBER_WINDOWS, WINDOW_NUMBERS = 3 * SPATIAL_MOST };
 enum { NUMBER_COUNT = NUMBER_WINDOWS + WINDOW_NUMBERS };
-enum backend { BACKEND_CUDNN, BACKEND_DEPTHWISE2D, BACKEND_DEPTHWISE3D };
-
-/* struct windows - how a weight moves over an image, in the order of its dimensions */
-struct windows {
-    int64_t padding[SPATIAL_MOST], stride[SPATIAL_MOST], dilation[SPATIAL_MOST];
-};
+enum backend { BACKEND_CUDNN, BACKEND_DEPTHWISE2D, BACKEND_DEPTHWISE3D, BACKEND_SLOW };
 
 struct conv {
     unsigned spatial; /* dimensions */
@@ -70,8 +65,8 @@ static void cudnn_workspace(struct ghost *g,
         return;
     switch (g->around.workspace_mode) {
     case WORKSPACE_AUTO:
-        if (g->around.cc < 80 && input->dtype == DTYPE_BFLOAT16) {
-            g->unknown_workspace = true; /* no bfloat16 in cuDNN: im2col and products instead */
+        if (conv_slow_takes(g, input->dtype)) {
+            g->unknown_workspace = true; /* PyTorch asks cuDNN for a depthwise one, and fails */
             break;
         }
         call.dtype = input->dtype;
@@ -241,6 +236,30 @@ static struct tensor *depthwise3d_backward(struct ghost *g,
     return dense_grad;
 }
 
+/* slow_backward() - without cuDNN; its kernel makes the bias's gradient, too */
+static void slow_backward(struct node *n,
+                          struct tensor *grad,
+                          struct tensor *x,
+                          struct tensor *weight,
+                          struct tensor **ret)
+{
+    bool transposed = n->numbers[NUMBER_TRANSPOSED];
+    const bool wanted[] = { node_needs(n, 0), node_needs(n, 1), node_needs(n, 2) };
+    struct windows w;
+
+    memcpy(&w, &n->numbers[NUMBER_WINDOWS], sizeof w);
+    struct slow_conv c = {
+        .windows = &w,
+        .transposed = transposed,
+        .groups = (transposed ? grad : x)->sizes[1] / weight->sizes[1],
+    };
+    TENSOR_AUTO *dense = scratch_copy(x, false);
+    TENSOR_AUTO *dense_weight = scratch_copy(weight, false);
+
+    if (dense && dense_weight)
+        conv_slow_backward(&c, dense, dense_weight, grad, wanted, ret);
+}
+
 /* convolution_backward(): the kernel's order, then the bias */
 static void conv_apply(struct ghost *g,
                        struct node *n,
@@ -271,10 +290,13 @@ static void conv_apply(struct ghost *g,
     case BACKEND_DEPTHWISE3D:
         late = depthwise3d_backward(g, n, grad, x, weight, ret);
         break;
+    case BACKEND_SLOW:
+        slow_backward(n, grad, x, weight, ret);
+        break;
     }
     for (uint32_t i = 0; line && i < 2; i++)
         ret[i] = as_line(ret[i]);
-    if (node_needs(n, 2))
+    if (node_needs(n, 2) && !ret[2])
         ret[2] = kernel_reduce(grad, ~UINT32_C(2), false, grad->dtype);
 }
 
@@ -328,10 +350,12 @@ static enum backend select_backend(const struct conv *c,
 {
     int64_t channels = x->sizes[1];
 
-    if (c->transposed || channels != c->groups || c->groups == 1 || c->channels % channels != 0 ||
-        depthwise_by_cudnn(c, x, weight))
-        return BACKEND_CUDNN;
-    return x->dims == 4 ? BACKEND_DEPTHWISE2D : BACKEND_DEPTHWISE3D;
+    if (!c->transposed && channels == c->groups && c->groups > 1 && c->channels % channels == 0) {
+        if (depthwise_by_cudnn(c, x, weight))
+            return BACKEND_CUDNN;
+        return x->dims == 4 ? BACKEND_DEPTHWISE2D : BACKEND_DEPTHWISE3D;
+    }
+    return conv_slow_takes(x->ghost, x->dtype) ? BACKEND_SLOW : BACKEND_CUDNN;
 }
 
 /* output_size() - of one dimension; false when it does not fit */
@@ -349,6 +373,36 @@ static bool output_size(const struct conv *c, unsigned i, int64_t in, int64_t *r
         return false;
     *ret = size < 0 ? 0 : size / c->stride[i] + 1;
     return true;
+}
+
+/* compute() - the output, by the backend that was chosen */
+static struct tensor *compute(const struct conv *c,
+                              enum backend backend,
+                              const struct windows *w,
+                              struct tensor *image,
+                              struct tensor *filter,
+                              const struct tensor *bias,
+                              const int64_t *sizes)
+{
+    const struct slow_conv slow = { w, c->transposed, c->groups };
+    bool cudnn = backend == BACKEND_CUDNN;
+    TENSOR_AUTO *dense = scratch_copy(image, cudnn && suggests_channels_last(image, filter));
+    TENSOR_AUTO *dense_filter = NULL;
+
+    if (!dense)
+        return NULL;
+    switch (backend) {
+    case BACKEND_CUDNN:
+        return cudnn_data(image->ghost, c->transposed ? LIBRARY_CONV_DATA : LIBRARY_CONV_FORWARD, w,
+                          dense, filter, sizes);
+    case BACKEND_SLOW:
+        dense_filter = scratch_copy(filter, false);
+        return dense_filter ? conv_slow_forward(&slow, dense, dense_filter, bias, sizes) : NULL;
+    case BACKEND_DEPTHWISE2D:
+    case BACKEND_DEPTHWISE3D:
+        break;
+    }
+    return tensor_new(image->ghost, image->dtype, image->dims, sizes);
 }
 
 /* convolve() - one call of convolution(); @x is a batch, bias may be NULL */
@@ -384,19 +438,14 @@ static struct tensor *convolve(struct ghost *g,
 
     if (image && filter) {
         enum backend backend = select_backend(c, image, filter);
-        bool cudnn = backend == BACKEND_CUDNN;
         struct windows w = image_windows(c);
-        TENSOR_AUTO *dense = scratch_copy(image, cudnn && suggests_channels_last(image, filter));
 
         if (n) {
             n->numbers[NUMBER_BACKEND] = backend;
             n->numbers[NUMBER_TRANSPOSED] = c->transposed;
             memcpy(&n->numbers[NUMBER_WINDOWS], &w, sizeof w);
         }
-        if (dense)
-            y = cudnn ? cudnn_data(g, c->transposed ? LIBRARY_CONV_DATA : LIBRARY_CONV_FORWARD, &w,
-                                   dense, filter, sizes)
-                      : tensor_new(g, x->dtype, image->dims, sizes);
+        y = compute(c, backend, &w, image, filter, bias, sizes);
         if (line)
             y = as_line(y);
     }

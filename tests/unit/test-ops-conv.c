@@ -1,7 +1,8 @@
 /*
  * test-ops-conv.c - convolutions, against recordings of PyTorch 2.15
  *
- * ops-conv.def is written by tests/support/record.py, where cuDNN takes no workspace; that rule is tested by hand.
+ * ops-conv.def and ops-conv-slow.def are written by tests/support/record.py, where cuDNN takes no workspace; that rule is
+ * tested by hand.
  */
 #include "support/program.h"
 
@@ -101,6 +102,7 @@ static void errors_say_what_was_expected(void **state)
 static const struct CMUnitTest tests[] = {
 #define ROW(...) PROGRAM_ROW(__VA_ARGS__),
 #include "ops-conv.def"
+#include "ops-conv-slow.def"
 #undef ROW
     cmocka_unit_test(each_call_of_cudnn_takes_the_workspace_that_is_given),
     cmocka_unit_test(an_unknown_workspace_is_said_to_be_unknown),

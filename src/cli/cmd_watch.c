@@ -108,19 +108,22 @@ static enum plm_status plan_of_file(struct cli *cli,
     return status;
 }
 
-/* profile_of() - the built-in or calibrated profile of a GPU by the name that its driver gives it; NULL: none */
-static const struct plm_device *profile_of(struct cli *cli, const char *name)
+/* profile_of() - what was measured on this GPU, or else the built-in profile with its name; NULL: none */
+static const struct plm_device *profile_of(struct cli *cli, const struct plm_watch_gpu *gpu)
 {
-    const struct plm_device *devices;
+    const struct plm_device *devices, *found = NULL;
     size_t count;
     struct plm_error ignored;
 
     if (plm_devices(cli->context, &devices, &count, &ignored) != PLM_OK)
         return NULL;
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(devices[i].title, name) == 0)
+    for (size_t i = 0; i < count; i++) {
+        if (devices[i].uuid && strcmp(devices[i].uuid, gpu->uuid) == 0)
             return &devices[i];
-    return NULL;
+        if (!devices[i].uuid && strcmp(devices[i].title, gpu->name) == 0)
+            found = &devices[i];
+    }
+    return found;
 }
 
 static void plan_of_result(struct cli *cli,
@@ -143,7 +146,7 @@ static void plan_of_result(struct cli *cli,
 }
 
 static enum plm_status plan_of_model(struct cli *cli,
-                                     const char *gpu_name,
+                                     const struct plm_watch_gpu *gpu,
                                      struct watch_plan *ret_plan,
                                      struct plm_error *reterr)
 {
@@ -155,7 +158,7 @@ static enum plm_status plan_of_model(struct cli *cli,
     if (status != PLM_OK)
         return status;
     if (!strategy.device)
-        strategy.device = profile_of(cli, gpu_name);
+        strategy.device = profile_of(cli, gpu);
     status = plm_estimate(model, &strategy, &estimate, reterr);
     if (status == PLM_OK) {
         const struct plm_result *result = plm_estimate_result(estimate);
@@ -169,7 +172,7 @@ static enum plm_status plan_of_model(struct cli *cli,
 }
 
 static enum plm_status find_plan(struct cli *cli,
-                                 const char *gpu_name,
+                                 const struct plm_watch_gpu *gpu,
                                  struct watch_plan *ret_plan,
                                  struct plm_error *reterr)
 {
@@ -177,7 +180,7 @@ static enum plm_status find_plan(struct cli *cli,
 
     *ret_plan = (struct watch_plan){ 0 };
     if (cli->argument_count > 0)
-        return plan_of_model(cli, gpu_name, ret_plan, reterr);
+        return plan_of_model(cli, gpu, ret_plan, reterr);
     if (!cli->options.plan)
         return PLM_OK;
     if (!units_parse_bytes(cli->options.plan, &bytes))
@@ -236,7 +239,7 @@ static enum exit_status follow(struct cli *cli, struct plm_watch *watch)
     const struct plm_watch_gpu *first = &plm_watch_result(watch)->gpus[0];
     struct watch_plan plan;
     struct plm_error error;
-    enum plm_status status = find_plan(cli, first->name, &plan, &error);
+    enum plm_status status = find_plan(cli, first, &plan, &error);
 
     if (status != PLM_OK)
         return talk_fail(status, &error);

@@ -184,8 +184,8 @@ static void unknown_options_get_a_suggestion(void **state)
                    "unknown option '--overclock' ('plimsoll estimate --help' lists them)");
     assert_refused(COMMAND_ESTIMATE, "estimate m --margin 5%",
                    "--margin: not an option of estimate; of: plan, compare, verify, watch");
-    assert_refused(COMMAND_ESTIMATE, "estimate m --zero x",
-                   "option '--zero' is ambiguous: '--zero-grad' or '--zero-grad-at'");
+    assert_refused(COMMAND_ESTIMATE, "estimate m --zero-g x",
+                   "option '--zero-g' is ambiguous: '--zero-grad' or '--zero-grad-at'");
 }
 
 static void commands_are_found_by_their_beginning(void **state)

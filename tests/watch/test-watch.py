@@ -319,6 +319,17 @@ check(got['plan']['source'] == 'gpt2, batch 2' and not got['plan']['without_cont
 run, got = seen('gpu Unknown\nprocess child 1GiB\n', 'gpt2', '--batch', '2', '--seq', '256', '--', 'sleep', '0.1')
 check(got['plan']['device_bytes'] == estimate['peak']['reserved_bytes'] and got['plan']['without_context'], 'without a profile: reserved memory')
 says(run, 'without a CUDA context')
+with open('cuda', 'w') as file:
+    file.write('state state\nname NVIDIA A100-SXM4-80GB\nuuid 000102030405060708090a0b0c0d0e0f\ntotal 80GiB\ncontext 777MiB\n')
+own = dict(XDG_CONFIG_HOME=os.path.abspath('config'), PLM_DOUBLE=os.path.abspath('cuda'))
+calibrated = subprocess.run([plimsoll, 'calibrate', '--quick'], env=dict(surroundings(A100), **own), text=True, capture_output=True)
+check(calibrated.returncode == 0, 'a profile that was measured', calibrated.stderr)
+for uuid, source in (('GPU-00010203-0405-0607-0809-0a0b0c0d0e0f', 777), ('GPU-other', estimate['context_bytes'] // MIB)):
+    subprocess.run([plimsoll, 'watch', 'gpt2', '--batch', '2', '--seq', '256', '-o', 'out.json', '--', 'true'],
+                   env=dict(surroundings(A100 + f'uuid {uuid}\n'), **own), capture_output=True)
+    got = json.load(open('out.json'))
+    context = (got['plan']['device_bytes'] - estimate['peak']['reserved_bytes']) // MIB
+    check(context >= 777 if source == 777 else context == source, f'the profile of {uuid}', context)
 json.dump(estimate, open('plan.json', 'w'))
 run, got = seen(A100, '--plan', 'plan.json', '--', 'true')
 check(got['plan']['device_bytes'] == estimate['peak']['device_bytes'] and got['plan']['source'] == 'plan.json', 'a file\'s plan')

@@ -149,6 +149,8 @@ struct plm_parallel {
     int64_t recompute_layers; /* of a chunk, or of a stage; 0: 1 */
     int64_t cp;               /* context parallelism: ranks that share a sequence */
     enum plm_rotate rotate;   /* how its keys and values travel */
+    int64_t ep;               /* expert parallelism: ranks that share the experts */
+    double moe_imbalance;     /* rows of the most loaded rank over the mean; 0 is 1 */
     double bucket_cap_mb;     /* 0: the framework's */
     bool gradient_as_bucket_view, find_unused_parameters; /* of DistributedDataParallel */
     enum plm_reshard reshard;

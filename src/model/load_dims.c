@@ -23,6 +23,8 @@ static const char *const run_names[MODEL_RUN_COUNT] = {
     [MODEL_SEQUENCE_PARALLEL] = "sequence_parallel",
     [MODEL_RECOMPUTE_SELECTIVE] = "recompute_selective",
     [MODEL_CP] = "cp",
+    [MODEL_EP] = "ep",
+    [MODEL_IMBALANCE] = "imbalance",
     [MODEL_PYTORCH] = "pytorch",
     [MODEL_GRAD_ENABLED] = "grad_enabled",
 };

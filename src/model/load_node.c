@@ -16,7 +16,7 @@ enum { KEYS_MAX = 48, SCOPE_DEPTH_MAX = 16 };
 struct node_fields {
     const struct yaml_node *op, *call, *inlined, *scope, *del;
     const struct yaml_node *as, *in, *name, *with, *nodes, *repeat, *index, *start, *share;
-    const struct yaml_node *checkpoint, *wrap, *when, *tie, *tensor_parallel;
+    const struct yaml_node *checkpoint, *wrap, *when, *tie, *tensor_parallel, *expert_parallel;
 };
 
 static const struct node_key {
@@ -72,6 +72,12 @@ static const struct node_key {
                                                         tensor_parallel,
                                                         SCALAR,
                                                         "how parameters are split")
+                                                        KEY(ON_OP,
+                                                            "expert_parallel",
+                                                            expert_parallel,
+                                                            SCALAR,
+                                                            "true: the first dimension of the "
+                                                            "parameter are experts")
 #undef KEY
 };
 
@@ -515,6 +521,21 @@ static enum plm_status load_shard(struct node_loader *n,
     return PLM_OK;
 }
 
+static enum plm_status load_experts(struct node_loader *n,
+                                    const struct yaml_node *yaml,
+                                    enum shard *ret)
+{
+    bool experts = false;
+    enum plm_status status = decode_bool(yaml, "expert_parallel", &experts, n->load->reterr);
+
+    if (!status && experts && n->fields.tensor_parallel)
+        status = plm_fail_at(n->load->reterr, PLM_E_SYNTAX, yaml->at,
+                             "expert_parallel and tensor_parallel exclude each other");
+    if (!status && experts)
+        *ret = SHARD_EXPERTS;
+    return status;
+}
+
 /* load_common() - what does not depend on the kind of node */
 static enum plm_status load_common(struct node_loader *n)
 {
@@ -534,6 +555,8 @@ static enum plm_status load_common(struct node_loader *n)
         status = decode_bool(f->share, "share", &node->share, n->load->reterr);
     if (!status && f->tensor_parallel)
         status = load_shard(n, f->tensor_parallel, &node->shard);
+    if (!status && f->expert_parallel)
+        status = load_experts(n, f->expert_parallel, &node->shard);
     if (!status && f->name)
         status = load_name(n->load, f->name, "'name'", NAME_PATH, &node->name);
     if (!status && f->tie)

@@ -31,6 +31,8 @@ enum {
     MODEL_SEQUENCE_PARALLEL,
     MODEL_RECOMPUTE_SELECTIVE,
     MODEL_CP,
+    MODEL_EP,
+    MODEL_IMBALANCE,
     MODEL_PYTORCH,
     MODEL_GRAD_ENABLED,
     MODEL_RUN_COUNT
@@ -217,6 +219,8 @@ struct graph_settings {
     bool half;                /* parameters are float16 */
     int64_t tp;               /* ranks of tensor parallelism; 0 is 1 */
     int64_t cp;               /* ranks of context parallelism, which share out seq; 0 is 1 */
+    int64_t ep;               /* ranks of expert parallelism; 0 is 1 */
+    double imbalance;         /* rows of the most loaded of them over the mean; 0 is 1 */
     bool sequence_parallel;   /* Megatron's */
     bool recompute_selective; /* Megatron's: attention alone is recomputed */
     int64_t pytorch;          /* 100 times the major version and the minor; 0: newer than all */

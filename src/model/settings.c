@@ -102,6 +102,12 @@ static struct value integer(int64_t number)
     return (struct value){ .kind = VALUE_INT, .as.i = number };
 }
 
+/* thousandths() - @number, which is at most in the thousands, as expressions have it: an integer */
+static struct value thousandths(double number)
+{
+    return integer((int64_t)(number * 1000 + 0.5));
+}
+
 enum plm_status model_globals(const struct model *model,
                               const struct graph_settings *settings,
                               struct arena *arena,
@@ -131,6 +137,8 @@ enum plm_status model_globals(const struct model *model,
     values[MODEL_SEQUENCE_PARALLEL] = truth(settings->sequence_parallel);
     values[MODEL_RECOMPUTE_SELECTIVE] = truth(settings->recompute_selective);
     values[MODEL_CP] = integer(cp);
+    values[MODEL_EP] = integer(settings->ep > 1 ? settings->ep : 1);
+    values[MODEL_IMBALANCE] = thousandths(settings->imbalance > 0 ? settings->imbalance : 1);
     values[MODEL_PYTORCH] = integer(settings->pytorch ? settings->pytorch : GRAPH_PYTORCH_NEWEST);
     values[MODEL_GRAD_ENABLED] = truth(false); /* decided node by node, see graph.c */
     for (size_t i = 0; i < model->option_count; i++)

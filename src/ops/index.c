@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ghost/kernels.h"
+#include "ops/pointwise.h"
 #include "ops/shapes.h"
 #include "ops/sort.h"
 #include "ops/views.h"
@@ -164,6 +165,41 @@ static struct tensor *indexed(struct ghost *g, struct tensor *x, struct tensor *
     TENSOR_AUTO *picks = tensor_view(index, dims, sizes, of_index);
 
     return kernel_pointwise(g, x->dtype, (struct tensor *[]){ rows, picks }, 2);
+}
+
+/* index_put_backward(): the values' gradient is indexed; what was overwritten gets a copy with zeros there */
+static void put_apply(struct ghost *g,
+                      struct node *n,
+                      struct tensor *const *grads,
+                      struct tensor **ret)
+{
+    TENSOR_AUTO *index = node_saved(n, 0);
+
+    if (!index)
+        return;
+    if (node_needs(n, 0)) {
+        TENSOR_AUTO *zeros = tensor_new_scalar(g, grads[0]->dtype);
+
+        ret[0] = kernel_clone(grads[0]);
+    }
+    if (node_needs(n, 1))
+        ret[1] = indexed(g, grads[0], index);
+}
+
+static const struct backward put_backward = { "IndexPutBackward0", put_apply };
+
+void op_index_put(struct ghost *g, const struct op_args *args, struct tensor **ret)
+{
+    struct tensor *x = args->in[0], *index = args->in[1], *values = args->in[2];
+
+    if (!x || !values || !is_index(g, index))
+        return;
+    struct node *n = node_new(g, &put_backward, (struct tensor *[]){ x, values }, 2, 1, 0);
+
+    if (!pointwise_may_overwrite(x, n))
+        return;
+    node_save(n, 0, index);
+    ret[0] = pointwise_overwrite(x, n);
 }
 
 void op_index(struct ghost *g, const struct op_args *args, struct tensor **ret)

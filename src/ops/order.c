@@ -85,4 +85,11 @@ void op_histc(struct ghost *g, const struct op_args *args, struct tensor **ret)
         ghost_fail(g, PLM_E_MODEL, "'bins' is %lld; it must be at least 1", (long long)bins);
     else
         ret[0] = tensor_new_sizes(g, x->dtype, bins);
+    if (bins != 1 || !ret[0])
+        return;
+    /* from 0 to bins - 1: an empty range is taken from the input, by aminmax() */
+    TENSOR_AUTO *least = tensor_new_scalar(g, x->dtype);
+    TENSOR_AUTO *most = tensor_new_scalar(g, x->dtype);
+
+    kernel_reduce_scratch(g, x, (1U << x->dims) - 1, 2 * tensor_itemsize(x));
 }

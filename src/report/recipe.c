@@ -171,6 +171,10 @@ static void add_parallel(struct items *items,
     add_used(items, "tp", p->tp);
     add_megatron(items, p);
     add_used(items, "cp", p->cp);
+    add_used(items, "ep", p->ep);
+    if (p->moe_imbalance > 0)
+        add(items, (struct recipe_item){
+                       .key = "moe_imbalance", .kind = RECIPE_REAL, .real = p->moe_imbalance });
     if (p->rotate != PLM_ROTATE_ALLGATHER)
         add_text(items, "cp_rotate", words_rotate.items[p->rotate], false);
     add_pipeline(items, p, plan);

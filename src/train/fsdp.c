@@ -47,6 +47,10 @@ static enum plm_status check(const struct fsdp *fsdp,
             reterr, PLM_E_USAGE,
             "clip-grad-norm: with --fsdp and --tp gradients are on two meshes, whose norms "
             "clip_grad_norm_() cannot put together");
+    if (s->parallel.ep > 1 && s->clip_grad_norm > 0)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "clip-grad-norm: with --ep gradients are on two meshes, whose norms "
+                        "clip_grad_norm_() cannot put together");
     if (s->channels_last)
         return plm_fail(reterr, PLM_E_USAGE,
                         "fully_shard takes contiguous parameters only, not those of "
@@ -104,6 +108,8 @@ static void make_states(struct fsdp *fsdp)
             .fsdp = fsdp,
             .path = root ? 0 : fsdp->wrapped.paths[i],
             .root = root,
+            .shards = fsdp->shards,
+            .rank = fsdp->rank,
         };
     }
 }
@@ -130,6 +136,8 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
 
     if (!status && parallel->tp > 0)
         status = wrapper_tensor_parallel.create(run, reterr);
+    if (!status && parallel->ep > 1)
+        status = expert_parallel_check(run, reterr);
     if (status)
         return status;
     make_states(fsdp);
@@ -146,6 +154,17 @@ static int by_rank(const void *a, const void *b)
     const struct leaf *x = *(const struct leaf *const *)a, *y = *(const struct leaf *const *)b;
 
     return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+/* share_experts() - the group of experts is sharded between the ranks that have the same, and always after the forward */
+static void share_experts(struct fsdp_state *state)
+{
+    int64_t ep = state->fsdp->run->strategy->parallel.ep;
+
+    state->shards = state->fsdp->shards / ep;
+    state->rank = state->fsdp->rank / ep;
+    state->reshards = true;
+    state->experts = true;
 }
 
 /* assign() - each parameter to its group, in the order of _get_managed_states(): children's first */
@@ -165,12 +184,15 @@ static void assign(struct fsdp *fsdp)
         struct fsdp_param p = { .param = leaves[i]->param, .module = leaves[i]->module };
 
         arena_push(run->arena, state->params, state->param_count, state->param_capacity, p);
+        if (p.param->experts)
+            share_experts(state);
     }
 }
 
 /* shard() - _init_sharded_param(): a padded copy of this rank's rows; the whole is let go by the caller */
-static struct tensor *shard(struct fsdp *fsdp, struct fsdp_param *p)
+static struct tensor *shard(struct fsdp_state *state, struct fsdp_param *p)
 {
+    struct fsdp *fsdp = state->fsdp;
     struct ghost *g = &fsdp->run->ghost;
     struct param *param = p->param;
     int64_t sizes[TENSOR_DIMS], rows, strides[TENSOR_DIMS];
@@ -180,7 +202,7 @@ static struct tensor *shard(struct fsdp *fsdp, struct fsdp_param *p)
                           names_text(g->names, param->name));
     memcpy(p->sizes, param->tensor->sizes, param->dims * sizeof *sizes);
     memcpy(sizes, p->sizes, param->dims * sizeof *sizes);
-    rows = (int64_t)num_ceil_div((uint64_t)sizes[0], (uint64_t)fsdp->shards);
+    rows = (int64_t)num_ceil_div((uint64_t)sizes[0], (uint64_t)state->shards);
     sizes[0] = rows;
     p->shard = tensor_new(g, param->dtype, param->dims, sizes);
     if (!p->shard)
@@ -189,7 +211,7 @@ static struct tensor *shard(struct fsdp *fsdp, struct fsdp_param *p)
     if (fsdp->offload) /* .cpu().pin_memory() */
         tensor_release_storage(p->shard);
     tensor_contiguous_strides(param->dims, sizes, strides);
-    sizes[0] = p->sizes[0] - fsdp->rank * rows;
+    sizes[0] = p->sizes[0] - state->rank * rows;
     sizes[0] = sizes[0] < 0 ? 0 : sizes[0] > rows ? rows : sizes[0];
     struct tensor *sharded = tensor_view(p->shard, param->dims, sizes, strides);
 
@@ -209,7 +231,7 @@ static void fully_shard(struct fsdp_state *state)
 
     for (size_t i = 0; i < state->param_count && !g->halt; i++) {
         g->path = state->params[i].module;
-        sharded[i] = shard(state->fsdp, &state->params[i]);
+        sharded[i] = shard(state, &state->params[i]);
     }
     for (size_t i = 0; i < state->param_count && !g->halt; i++) {
         tensor_drop(state->params[i].param->tensor);
@@ -228,12 +250,16 @@ static void wrap(struct run *run)
         run_mark(run, wrapper_tensor_parallel.mark, 0);
     }
     g->at = (struct source){ 0 };
+    if (run->strategy->parallel.ep > 1)
+        expert_parallel_wrap(run);
     assign(fsdp);
     fsdp->last_named = wrapped_last_named(run);
     g->category = CATEGORY_PARAMETER;
     g->op = OP_COUNT;
-    for (size_t i = 0; i < fsdp->state_count; i++)
-        fully_shard(&fsdp->states[i]);
+    for (int experts = 1; experts >= 0; experts--) /* transformers wraps all experts first */
+        for (size_t i = 0; i < fsdp->state_count; i++)
+            if (fsdp->states[i].experts == experts)
+                fully_shard(&fsdp->states[i]);
     g->category = CATEGORY_ACTIVATION;
     g->path = 0;
     if (fsdp->param_dtype != DTYPE_COUNT)

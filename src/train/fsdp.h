@@ -43,7 +43,9 @@ struct fsdp_state {
     enum fsdp_training training;       /* of the state: its forward and its backward hooks */
     enum fsdp_training group_training; /* of the group */
     enum fsdp_sharding sharding;
-    bool reshards; /* after forward */
+    bool reshards;        /* after forward */
+    int64_t shards, rank; /* that the group is sharded over, and this one among them */
+    bool experts;         /* of expert parallelism */
     struct fsdp_param *params;
     size_t param_count, param_capacity;
     bool pending;               /* _post_backward_pending */
@@ -74,6 +76,12 @@ struct fsdp {
     struct tensor *last_named; /* what the loop that froze parameters saw last */
     struct schedule *schedule; /* while the optimizer runs on the host */
 };
+
+/* ------------------------------------------------------------------ expert_parallel.c */
+
+/* expert_parallel_check() - has the model experts to share out? expert_parallel_wrap() give each rank its own */
+PLM_MUST_CHECK enum plm_status expert_parallel_check(struct run *run, struct plm_error *reterr);
+void expert_parallel_wrap(struct run *run);
 
 /* ------------------------------------------------------------------ fsdp_group.c: _fsdp_param_group.py */
 

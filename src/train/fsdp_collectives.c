@@ -17,7 +17,7 @@ enum {
 int64_t fsdp_world(const struct fsdp_state *state)
 {
     return state->sharding == FSDP_SHARDED_POST_FORWARD ? state->fsdp->post_forward_shards
-                                                        : state->fsdp->shards;
+                                                        : state->shards;
 }
 
 enum dtype fsdp_gathered_dtype(const struct fsdp_state *state, const struct fsdp_param *p)
@@ -151,8 +151,7 @@ static void allocate_output(struct fsdp_state *state, struct fsdp_param *p)
     if (p->output)
         tensor_restore_storage(p->output);
     else
-        p->output =
-            tensor_new_sizes(g, fsdp_gathered_dtype(state, p), p->padded * state->fsdp->shards);
+        p->output = tensor_new_sizes(g, fsdp_gathered_dtype(state, p), p->padded * state->shards);
     g->category = CATEGORY_COMMUNICATION;
 }
 
@@ -198,10 +197,10 @@ static void pad(struct fsdp_state *state, struct tensor *const *grads)
     struct list copies = { 0 };
 
     for (size_t i = 0; i < state->param_count; i++)
-        if (grads[i] && grads[i]->sizes[0] % state->fsdp->shards != 0)
-            list_push(state->fsdp->run, &copies,
-                      tensor_new_sizes(g, grads[i]->dtype,
-                                       state->params[i].padded * state->fsdp->shards));
+        if (grads[i] && grads[i]->sizes[0] % state->shards != 0)
+            list_push(
+                state->fsdp->run, &copies,
+                tensor_new_sizes(g, grads[i]->dtype, state->params[i].padded * state->shards));
     list_drop(state->fsdp->run, &copies);
 }
 
@@ -261,12 +260,16 @@ void fsdp_reduce(struct fsdp_state *state, struct tensor **grads)
         numel += state->params[i].padded;
     }
     g->category = CATEGORY_COMMUNICATION;
-    fsdp->reduce_input = tensor_new_sizes(g, dtype, numel * fsdp->shards);
+    fsdp->reduce_input = tensor_new_sizes(g, dtype, numel * state->shards);
     copy_in(state, grads, dtype);
     g->stream = FSDP_STREAM_REDUCE_SCATTER;
     g->category = CATEGORY_GRADIENT;
     TENSOR_AUTO *output = tensor_new_sizes(g, dtype, numel);
 
+    if (state->experts &&
+        state->shards == 1) { /* no collective that divides: set_gradient_divide_factor() */
+        TENSOR_AUTO *divided = tensor_new_sizes(g, dtype, numel);
+    }
     if (fsdp->replicas > 1) {
         g->stream = FSDP_STREAM_ALL_REDUCE;
         state->all_reduced = tensor_ref(output);

@@ -251,7 +251,7 @@ PLM_MUST_CHECK enum plm_status params_find(struct run *run, struct plm_error *re
 void params_borrow(struct run *run);
 void params_return(struct run *run, struct schedule *schedule);
 
-/* param_shard() - memory for what this rank of tensor parallelism has of a parameter */
+/* param_shard() - memory for what this rank of tensor or expert parallelism has of a parameter */
 struct tensor *param_shard(struct run *run, const struct param *param, enum dtype dtype);
 
 /* params_load() - Module.to(device), to(channels_last), requires_grad_(False) */

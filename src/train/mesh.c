@@ -55,6 +55,7 @@ static enum plm_status check_sizes(const struct plm_parallel *p, struct plm_erro
         { "gpus", p->gpus },
         { "tp", p->tp },
         { "cp", p->cp },
+        { "ep", p->ep },
         { "pp", p->pp },
     };
     enum plm_status status = PLM_OK;
@@ -101,6 +102,7 @@ static enum plm_status check_options(const struct plm_parallel *p, struct plm_er
         { "zero-bucket", p->deepspeed.reduce_bucket_size > 0, p->zero > 0, "--zero STAGE" },
         { "zero-overlap", p->deepspeed.overlap_comm != PLM_SWITCH_DEFAULT, p->zero > 0,
           "--zero STAGE" },
+        { "moe-imbalance", p->moe_imbalance > 0, p->ep > 1, "--ep N" },
         { "cp-rotate", p->rotate != PLM_ROTATE_ALLGATHER, p->cp > 1, "--cp N" },
     };
 
@@ -135,7 +137,73 @@ static enum plm_status share_gpus(struct plm_parallel *p, struct plm_error *rete
                         "gpus: %lld with %lld for each model make %lld for data parallelism; the "
                         "strategy has %lld",
                         (long long)gpus, (long long)model, (long long)data, (long long)sizes.data);
-    p->ddp = data;
+    if (p->ep > 1)
+        p->fsdp = data;
+    else
+        p->ddp = data;
+    return PLM_OK;
+}
+
+/* struct other - a technique that another is not joined with, and why */
+struct other {
+    const char *option;
+    bool given;
+    const char *reason;
+};
+
+static enum plm_status check_others(const char *option,
+                                    const struct other *others,
+                                    size_t count,
+                                    struct plm_error *reterr)
+{
+    for (size_t i = 0; i < count; i++)
+        if (others[i].given)
+            return plm_fail(reterr, PLM_E_USAGE, "--%s and --%s are not combined: %s", option,
+                            others[i].option, others[i].reason);
+    return PLM_OK;
+}
+
+/*
+ * join_experts() - what expert parallelism is joined with
+ *
+ * As transformers has it (DistributedConfig): its ranks are those of fully_shard, of which as many as there are copies of an expert
+ * shard it between them.
+ */
+static enum plm_status join_experts(struct plm_parallel *p, struct plm_error *reterr)
+{
+    static const char reason[] = "transformers shards a model with expert parallelism by --fsdp";
+    const struct other others[] = {
+        { "ddp", p->ddp > 0, reason },
+        { "data-parallel", p->data_parallel > 0, reason },
+        { "fsdp1", p->fsdp1 > 0, reason },
+        { "hsdp", p->hsdp_shard > 0, "copies of experts in several replicas are not modelled" },
+        { "zero-redundancy", p->zero_optimizer > 0, reason },
+        { "zero", p->zero > 0, reason },
+        { "megatron", p->megatron > 0, "Megatron's token dispatcher is not modelled" },
+        { "tp", p->tp > 1, "ranks that share a batch are not modelled" },
+        { "pp", p->pp > 1, "transformers' own pipeline is not modelled" },
+        { "cp", p->cp > 1, "transformers does not" },
+        { "reshard-after-forward N", p->reshard == PLM_RESHARD_TO,
+          "transformers shards experts over all of their copies" },
+    };
+
+    if (p->ep <= 1)
+        return PLM_OK;
+    enum plm_status status = check_others("ep", others, sizeof others / sizeof others[0], reterr);
+
+    if (status)
+        return status;
+    if (p->fsdp == 0)
+        p->fsdp = p->ep;
+    if (p->fsdp % p->ep != 0)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "ep: %lld must divide the %lld ranks of --fsdp, of which they are some",
+                        (long long)p->ep, (long long)p->fsdp);
+    if (p->moe_imbalance > 0 && (p->moe_imbalance < 1 || p->moe_imbalance > (double)p->ep))
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "moe-imbalance: from 1, when all ranks get as many rows, to %lld, when "
+                        "one of --ep %lld gets all",
+                        (long long)p->ep, (long long)p->ep);
     return PLM_OK;
 }
 
@@ -147,11 +215,7 @@ static enum plm_status share_gpus(struct plm_parallel *p, struct plm_error *rete
  */
 static enum plm_status join_context(struct plm_parallel *p, struct plm_error *reterr)
 {
-    const struct {
-        const char *option;
-        bool given;
-        const char *reason;
-    } others[] = {
+    const struct other others[] = {
         { "data-parallel", p->data_parallel > 0, "its replicas are in one process" },
         { "fsdp1", p->fsdp1 > 0, "take --fsdp, as torchtitan and accelerate do" },
         { "zero-redundancy", p->zero_optimizer > 0,
@@ -163,10 +227,10 @@ static enum plm_status join_context(struct plm_parallel *p, struct plm_error *re
 
     if (p->cp <= 1)
         return PLM_OK;
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (others[i].given)
-            return plm_fail(reterr, PLM_E_USAGE, "--cp and --%s are not combined: %s",
-                            others[i].option, others[i].reason);
+    enum plm_status status = check_others("cp", others, sizeof others / sizeof others[0], reterr);
+
+    if (status)
+        return status;
     if (p->fsdp > 0 || p->hsdp_shard > 0)
         return PLM_OK;
     if (p->tp > 1)
@@ -184,6 +248,8 @@ enum plm_status mesh_complete(struct plm_parallel *p, struct plm_error *reterr)
 
     if (!status)
         status = share_gpus(p, reterr);
+    if (!status)
+        status = join_experts(p, reterr);
     if (!status)
         status = join_context(p, reterr);
     return status ? status : check_options(p, reterr);

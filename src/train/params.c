@@ -69,6 +69,8 @@ struct tensor *param_shard(struct run *run, const struct param *param, enum dtyp
     memcpy(sizes, param->sizes, sizeof sizes);
     if (param->shard != SHARD_NONE)
         sizes[param->shard == SHARD_ROW] /= run->strategy->parallel.tp;
+    if (param->experts)
+        sizes[0] /= run->strategy->parallel.ep;
     return tensor_new(&run->ghost, dtype, param->dims, sizes);
 }
 
@@ -110,6 +112,16 @@ static void whole_of_shard(struct run *run, enum shard shard, struct param *para
         ghost_fail(&run->ghost, PLM_E_RANGE, "a parameter is too large");
 }
 
+/* all_experts() - an operator under expert parallelism names the sizes of this rank's experts */
+static void all_experts(struct run *run, struct param *param)
+{
+    if (run->strategy->parallel.ep <= 1 || param->dims == 0)
+        return;
+    param->experts = true;
+    if (!num_mul(param->sizes[0], run->strategy->parallel.ep, &param->sizes[0]))
+        ghost_fail(&run->ghost, PLM_E_RANGE, "a parameter is too large");
+}
+
 static struct tensor *register_parameter(const struct op_owner *base,
                                          unsigned index,
                                          const char *name,
@@ -137,8 +149,10 @@ static struct tensor *register_parameter(const struct op_owner *base,
         memcpy(param.sizes, sizes, dims * sizeof *sizes);
     param.on_device = step->op == OP_PARAMETER;
     param.sequence = step->shard == SHARD_SEQUENCE;
-    if (run->strategy->parallel.tp > 1 && step->shard != SHARD_NONE && !param.sequence &&
-        (!step->tie || param.on_device))
+    if (step->shard == SHARD_EXPERTS)
+        all_experts(run, &param);
+    else if (run->strategy->parallel.tp > 1 && step->shard != SHARD_NONE && !param.sequence &&
+             (!step->tie || param.on_device))
         whole_of_shard(run, step->shard, &param);
     uint32_t *number = slot_of_name(run, param.name);
 

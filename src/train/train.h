@@ -21,6 +21,7 @@ struct param {
     struct tensor *tensor; /* the leaf, once loaded: what the optimizer sees */
     enum shard shard;      /* over the ranks of tensor parallelism; @sizes are those of the whole */
     bool on_device;        /* made by `op: parameter`: loaded as its shard */
+    bool experts;          /* shared out by expert parallelism; @sizes are those of the whole */
     bool sequence;         /* each rank has the gradient of its part of the sequence */
     bool tied;             /* named by some `tie:` */
     const struct graph_step

@@ -11,4 +11,5 @@ python3 tests/docs/examples.py --plimsoll "$plimsoll" --update . >/dev/null || t
 python3 tests/reference/check.py --plimsoll "$plimsoll" --update
 python3 tests/reference/check.py --plimsoll "$plimsoll" --cudnn --update || [ $? = 77 ]
 python3 tests/reference/accuracy.py . --update
+python3 tests/reference/published.py . --plimsoll "$plimsoll" --update
 git --no-pager diff --stat

@@ -36,6 +36,9 @@ void op_memory_buffer(struct ghost *g, const struct op_args *args, struct tensor
     int64_t sizes[TENSOR_DIMS];
     unsigned dims;
 
-    if (args->in[0] && shape_attr(g, args, KEY_SHAPE, &dims, sizes))
-        ret[0] = memory_buffer(g, args->in[0]->dtype, dims, sizes);
+    if (!args->in[0] || !shape_attr(g, args, KEY_SHAPE, &dims, sizes))
+        return;
+    enum dtype dtype = op_dtype(g, args);
+
+    ret[0] = memory_buffer(g, dtype == DTYPE_COUNT ? args->in[0]->dtype : dtype, dims, sizes);
 }

@@ -159,6 +159,9 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
         list[count++] = "fsdp1: when memory that another stream uses comes back (record_stream)";
     if (s->parallel.megatron > 0 && strcmp(sim->framework->name, "pytorch-2.15") != 0)
         list[count++] = "megatron under an older framework (megatron-core 0.16.1 ran on 2.15)";
+    if (s->parallel.megatron > 0 &&
+        (s->optimizer == PLM_OPTIMIZER_ADAM_FUSED || s->optimizer == PLM_OPTIMIZER_ADAMW_FUSED))
+        list[count++] = "megatron with adam-fused or adamw-fused (mirrors Transformer Engine)";
     if (s->parallel.megatron > 0 && s->clip_grad_norm > 0 && !s->assume_ghostgpu)
         list[count++] = "clip-grad-norm of megatron where the norm is above the limit";
     if (s->parallel.pp > 1 && s->clip_grad_norm > 0 && s->parallel.megatron == 0)

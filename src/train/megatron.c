@@ -28,9 +28,11 @@ static enum plm_status check_script(const struct plm_strategy *s, struct plm_err
     if (s->keep_outputs || s->channels_last)
         return refuse("megatron", "its script has no --keep-outputs and no --channels-last",
                       reterr);
-    if (s->optimizer != PLM_OPTIMIZER_ADAMW && s->optimizer != PLM_OPTIMIZER_ADAM &&
-        s->optimizer != PLM_OPTIMIZER_SGD && s->optimizer != PLM_OPTIMIZER_SGD_MOMENTUM)
-        return refuse("megatron", "its optimizers are adam, adamw, sgd and sgd-momentum", reterr);
+    if (s->optimizer > PLM_OPTIMIZER_ADAMW_FUSED)
+        return refuse("megatron",
+                      "its optimizers are adam, adamw, adam-fused and adamw-fused (Transformer "
+                      "Engine's), sgd and sgd-momentum",
+                      reterr);
     return PLM_OK;
 }
 

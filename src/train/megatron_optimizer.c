@@ -8,6 +8,7 @@
 #include "ghost/kernels.h"
 #include "train/megatron.h"
 #include "train/mesh.h"
+#include "train/optimizer.h"
 
 bool megatron_scales(const struct run *run)
 {
@@ -213,6 +214,26 @@ static void copy_params(struct run *run, struct megatron *m)
     }
 }
 
+/* is_fused() - Transformer Engine's or Apex's: kernels over lists of tensors, whose temporaries are a few numbers */
+static bool is_fused(const struct run *run)
+{
+    return run->strategy->optimizer == PLM_OPTIMIZER_ADAMW_FUSED ||
+           run->strategy->optimizer == PLM_OPTIMIZER_ADAM_FUSED;
+}
+
+/* fused_adam() - FusedAdam.step(): two states for each copy, made when they are missing; `step` is a number of the group */
+static void fused_adam(struct run *run, struct megatron *m)
+{
+    for (size_t i = 0; i < m->main_count && !run->ghost.halt; i++) {
+        struct leaf *leaf = &m->mains[i].leaf;
+
+        run->ghost.path = leaf->module;
+        optimizer_state(run, &leaf->state[0], leaf->param->tensor, DTYPE_FLOAT32);
+        optimizer_state(run, &leaf->state[1], leaf->param->tensor, DTYPE_FLOAT32);
+    }
+    run->ghost.path = 0;
+}
+
 void megatron_optimize(struct run *run, struct megatron *m)
 {
     struct ghost *g = &run->ghost;
@@ -221,6 +242,11 @@ void megatron_optimize(struct run *run, struct megatron *m)
     copy_grads(run, m);
     if (megatron_scales(run))
         unscale(run);
+    if (is_fused(run)) {
+        fused_adam(run, m);
+        g->category = CATEGORY_ACTIVATION;
+        return;
+    }
     if (run->strategy->clip_grad_norm > 0 && !g->halt)
         clip(run, m);
     if (!g->halt)

@@ -23,13 +23,14 @@ MODELS = {  # workload of the reference -> (zoo model, its dims and options)
  'vit-b16': ('vit-b16', {}), 'vit-l16': ('vit-l16', {}), 'hf-vit-b16': ('hf-vit-b16', {}), 'resnet18': ('resnet18', {}), 'resnet50': ('resnet50', {}), 'resnet101': ('resnet101', {}), 'resnet152': ('resnet152', {}),
  'vgg16': ('vgg16', {}), 'convnext-t': ('convnext-t', {}), 'swin-t': ('swin-t', {}), 'efficientnet-b0': ('efficientnet-b0', {}), 'mobilenet-v3': ('mobilenet-v3-large', {}), 'densenet121': ('densenet121', {}),
  'hf-t5-small': ('t5', {}), 'hf-albert-base': ('albert', {}), 'hf-qwen3-0.6b': ('qwen3', {}), 'hf-mixtral-small': ('mixtral', dict(layers=8, heads=16, kv_heads=4, width=1024, ffn=3584, vocab=32000, experts=8, top_k=2)),
+ 'megatron-gpt': ('megatron-gpt', {}),
 }
 CACHED = {'gpt2', 'llama', 'qwen3', 'mixtral'}   # Hugging Face models that return past_key_values unless use_cache is off, as the workloads set it under checkpointing
 CONV = {'unet', 'resnet18', 'resnet50', 'resnet101', 'resnet152', 'vgg16', 'convnext-t', 'efficientnet-b0', 'mobilenet-v3', 'densenet121', 'vit-b16', 'vit-l16', 'hf-vit-b16', 'swin-t'}
 def cudnn_decides(case):
     "does cuDNN choose workspaces here: a convolution, or 16-bit attention where PyTorch prefers cuDNN's (compute capability 9 and 10)"
     if case['workload'] in CONV and case['cudnn'] == 'real': return True
-    return case['gpu'] in ('h100', 'h200', 'b200') and case['config']['dtype'] != 'fp32' and case['config'].get('attn') != 'eager' and case['workload'] not in CONV | {'mlp'}
+    return case['gpu'] in ('h100', 'h200', 'b200') and case['config']['dtype'] != 'fp32' and case['config'].get('attn') != 'eager' and case['workload'] not in CONV | {'mlp', 'megatron-gpt'}
 def command(case, exe, usable=None):
     c, (model, dims) = case['config'], MODELS[case['workload']]
     total = case['total_memory'] if usable is None else usable + CONTEXT
@@ -40,6 +41,7 @@ def command(case, exe, usable=None):
     if 'attn' in c: dims['attention'] = c['attn']
     if 'dropout' in c: dims['dropout'] = c['dropout']
     if c.get('ckpt') and model in CACHED: dims['use_cache'] = 'false'
+    dims.update(c.get('set', {}))
     for k, v in dims.items(): a += ['--set', f'{k}={v}']
     for key, flag in dict(batch='--batch', seq='--seq', dtype='--precision', opt='--optimizer', accum='--accumulate', clip='--clip-grad-norm', zero_grad_at='--zero-grad-at', freeze='--frozen', ddp='--ddp', fsdp='--fsdp', tp='--tp', fsdp_mp='--fsdp-param-dtype', reshard='--reshard-after-forward', cp='--cp', cp_rotate='--cp-rotate', ep='--ep', moe_imbalance='--moe-imbalance').items():
         if key in c: a += [flag, str(c[key])]
@@ -49,6 +51,7 @@ def command(case, exe, usable=None):
         if c.get(key): a += [flag]
     if c.get('ckpt'): a += ['--checkpoint', 'full']
     if c.get('set_to_none') is False: a += ['--zero-grad', 'zero']
+    a += c.get('arguments', [])
     if case['alloc_conf']: a += ['--allocator', case['alloc_conf']]
     if case.get('cudnn') == 'none': a += ['--cudnn-workspace', 'none']
     return a

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""published.py ROOT --plimsoll PATH [--update]: what others measured on real GPUs and published, and how far Plimsoll is from it.
+
+Each row of published.csv has the public source, the figure, and the arguments that express its configuration. Nothing is fitted
+to these figures. Without --update the table must be the one in docs/accuracy.md.
+
+`metric`: allocated is max_memory_allocated over the steps, after what is allocated when a step has ended, reserved
+max_memory_reserved over the steps.
+"""
+import argparse
+import concurrent.futures
+import csv
+import difflib
+import json
+import os
+import pathlib
+import shlex
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+BEGIN, END = '<!-- written by tests/reference/published.py -->\n', '<!-- published to here -->\n'
+
+
+def figure(row, exe):
+    argv = [exe, 'estimate', *shlex.split(row['arguments']), '--steps', '3', '--json']
+    # no libcudnn is asked: what is stored is the same on every machine
+    answer = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, 'PLIMSOLL_CUDNN': 'off'})
+    if answer.returncode > 1:
+        return None, answer.stderr.strip().splitlines()[-1]
+    report = json.loads(answer.stdout)
+    if row['metric'] == 'after':
+        return [p for p in report['phases'] if p['step'] == 2][-1]['allocated_end_bytes'], None
+    return max(s[row['metric'] + '_bytes'] for s in report['steps']), None
+
+
+def table(rows, exe):
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        figures = list(pool.map(lambda r: figure(r, exe), rows))
+    out = ['| row | source | metric | published | Plimsoll | error | configuration | about |', '|---|---|---|---|---|---|---|---|']
+    errors = []
+    for row, (mine, failure) in zip(rows, figures):
+        true = int(row['bytes'])
+        if failure:
+            out.append(f'| {row["id"]} | {row["source"]} | {row["metric"]} | {true:,} | – | – | {failure} | {row["about"]} |')
+            continue
+        errors.append(mine / true - 1)
+        out.append(f'| {row["id"]} | {row["source"]} | {row["metric"]} | {true:,} | {mine:,} | {100 * errors[-1]:+.3f} % '
+                   f'| `{row["arguments"]}` | {row["about"]} |')
+    sizes = [abs(e) for e in errors]
+    head = [f'{len(rows)} figures, {len(errors)} of them expressed; median of the errors\' sizes {100 * statistics.median(sizes):.3f} %, '
+            f'{sum(e <= .02 for e in sizes)} within 2 %, {sum(e <= .05 for e in sizes)} within 5 %, '
+            f'worst {100 * min(errors):+.2f} / {100 * max(errors):+.2f} %.', '']
+    return ''.join(line + '\n' for line in head + out)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('root', type=pathlib.Path)
+    parser.add_argument('--plimsoll', required=True)
+    parser.add_argument('--update', action='store_true')
+    args = parser.parse_args()
+
+    path = args.root / 'docs' / 'accuracy.md'
+    text = path.read_text()
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    new = before + BEGIN + '\n' + table(list(csv.DictReader(open(HERE / 'published.csv'))), args.plimsoll) + '\n' + END + after
+    if args.update:
+        path.write_text(new)
+        return 0
+    if new == text:
+        return 0
+    sys.stdout.writelines(difflib.unified_diff(text.splitlines(True), new.splitlines(True), 'docs/accuracy.md', 'now'))
+    print('When the change is right: tests/reference/published.py . --plimsoll build/plimsoll --update')
+    return 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -22,7 +22,7 @@ static const struct backward fused_backward = { "FusedAttnFuncBackward", apply }
 void op_fused_attention(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     struct tensor *x = args->in[0];
-    int64_t heads = op_int(args, KEY_HEADS), size = op_int(args, KEY_SIZE);
+    int64_t heads = op_int(args, KEY_QUERY_HEADS), size = op_int(args, KEY_SIZE);
     char text[TENSOR_TEXT];
 
     if (!x)

@@ -11,20 +11,20 @@
 #include "support/test.h"
 #include "yaml/file.h"
 
-enum { BATCH = 1, HEADS = 2, ROWS = 96, SIZE = 64, KEY_HEADS = 1 };
+enum { BATCH = 1, HEADS = 2, ROWS = 96, SIZE = 64, PAIR_HEADS = 1 };
 
 /* what one rank holds, in bfloat16 */
 enum {
     QUERIES = 2 * BATCH * HEADS * ROWS * SIZE,
-    KEYS_AND_VALUES = 2 * 2 * BATCH * KEY_HEADS * ROWS * SIZE,
+    KEYS_AND_VALUES = 2 * 2 * BATCH * PAIR_HEADS * ROWS * SIZE,
 };
 
 /* attend() - one call of the operator on rank @ring.rank; the output is recorded when @leaf */
 static struct tensor *attend(struct ghost *g, struct context_ring ring, bool leaf)
 {
     TENSOR_AUTO *query = test_tensor(g, DTYPE_BFLOAT16, BATCH, HEADS, ROWS, SIZE);
-    TENSOR_AUTO *key = test_tensor(g, DTYPE_BFLOAT16, BATCH, KEY_HEADS, ROWS, SIZE);
-    TENSOR_AUTO *value = test_tensor(g, DTYPE_BFLOAT16, BATCH, KEY_HEADS, ROWS, SIZE);
+    TENSOR_AUTO *key = test_tensor(g, DTYPE_BFLOAT16, BATCH, PAIR_HEADS, ROWS, SIZE);
+    TENSOR_AUTO *value = test_tensor(g, DTYPE_BFLOAT16, BATCH, PAIR_HEADS, ROWS, SIZE);
     const struct attr attrs[] = { test_real(KEY_P, 0), test_int(KEY_IS_CAUSAL, 1),
                                   test_int(KEY_ENABLE_GQA, 1) };
     struct tensor *out = NULL;

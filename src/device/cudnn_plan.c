@@ -70,7 +70,7 @@ static backend_desc make(struct maker *m, enum backend_descriptor type)
     backend_desc made = NULL;
 
     if (m->status == 0)
-        m->status = m->backend->create(type, &made);
+        m->status = m->backend->create((int)type, &made);
     if (m->status != 0)
         return NULL;
     m->made[m->made_count++] = made;
@@ -85,7 +85,7 @@ static void set(struct maker *m,
                 const void *elements)
 {
     if (m->status == 0)
-        m->status = m->backend->set(descriptor, name, type, count, elements);
+        m->status = m->backend->set(descriptor, (int)name, (int)type, count, elements);
 }
 
 static void set_descriptor(struct maker *m,
@@ -365,7 +365,7 @@ static void add_plans(struct maker *m,
     const struct backend *b = m->backend;
     backend_desc heuristic = make(m, BACKEND_ENGINEHEUR), configs[CONFIGS_MOST];
     int64_t listed = 0, count = 0, made = 0;
-    int mode_number = mode;
+    int mode_number = (int)mode;
 
     set_descriptor(m, heuristic, ATTR_ENGINEHEUR_OPERATION_GRAPH, &graph);
     set(m, heuristic, ATTR_ENGINEHEUR_MODE, TYPE_HEUR_MODE, 1, &mode_number);

@@ -175,7 +175,8 @@ const struct attention_kernel attention_efficient = { efficient, efficient_back,
  * cudnn_workspace() - what cuDNN's plan takes
  *
  * On compute capability 9.0, as cuDNN 9.26 plans it (16 shapes, all exact): 256 bytes forward; backward an fp32 copy of
- * the query's gradient, a sum for each row, and with shared heads the wide gradients of key and value. Elsewhere
+ * the query's gradient, a sum for each row, and with shared heads the wide gradients of key and value. On 10.0 the same but for
+ * the 256 bytes (13 shapes, all exact), as long as neither sequence is short and heads are not wide: there it takes more. Elsewhere
  * nobody but cuDNN knows.
  */
 static plm_bytes cudnn_workspace(struct ghost *g,
@@ -186,18 +187,24 @@ static plm_bytes cudnn_workspace(struct ghost *g,
     uint64_t rows = (uint64_t)(query->sizes[0] * query->sizes[1] * query->sizes[2]);
     uint64_t size = (uint64_t)query->sizes[3];
     uint64_t wide = (uint64_t)(query->sizes[0] * query->sizes[1] * key->sizes[2]) * size;
+    bool shared = query->sizes[1] != key->sizes[1];
+    bool hopper = g->around.cc == 90;
+    bool known =
+        hopper || (g->around.cc == 100 &&
+                   (!backward || (query->sizes[2] >= 128 && key->sizes[2] > 128 && size <= 128)));
 
     if (g->around.workspace_mode == WORKSPACE_NONE)
         return 0;
     if (g->around.workspace_mode == WORKSPACE_BYTES)
         return g->around.workspace_bytes;
-    if (g->around.cc != 90) {
+    if (!known) {
         ghost_unknown_workspace(g, 4 * rows * size); /* the query's gradient in float32 */
         return 0;
     }
     if (!backward)
-        return 256;
-    return 4 * rows * size + 4 * rows + 256 + (query->sizes[1] != key->sizes[1] ? 4 * wide : 0);
+        return hopper ? 256 : 0;
+    return 4 * rows * size + 4 * rows + (hopper ? 256 : 0) +
+           (shared ? 4 * wide + (hopper ? 0 : 128) : 0);
 }
 
 static void cudnn_back(const struct attention *a,

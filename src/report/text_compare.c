@@ -280,12 +280,13 @@ static bool told_before(const struct compare_report *report, size_t row, const c
 static void doubts(struct layout *layout, const struct compare_report *report)
 {
     struct buf text = { .arena = layout->out->arena };
-    bool any = false, workspace = false;
+    bool any = false, workspace = false, range = false;
 
     for (size_t i = 0; i < report->row_count; i++) {
         const struct plm_result *r = report->rows[i].report.result;
 
         workspace = workspace || (r && r->workspace_unknown);
+        range = range || (r && r->workspace_high > 0);
         for (size_t j = 0; r && j < r->unverified_count; j++) {
             if (told_before(report, i, r->unverified[j]))
                 continue;
@@ -295,8 +296,9 @@ static void doubts(struct layout *layout, const struct compare_report *report)
         }
     }
     if (workspace)
-        buf_printf(&text, "%scuDNN chooses workspaces that are not known: they come on top",
-                   any ? "; " : "");
+        buf_printf(&text, "%s%s", any ? "; " : "",
+                   range ? "cuDNN chooses workspaces that are not known: they come on top"
+                         : "some workspaces of cuDNN are not known");
     if (!any && !workspace)
         return;
     layout_style(layout, STYLE_WARN);

@@ -550,20 +550,32 @@ static void the_table_of_the_nearest_version_is_taken(void **state)
 
 /* ------------------------------------------------------------------ in an estimate */
 
-/* estimate() - resnet18 under the double's settings; the caller destroys it and the context */
-static struct plm_estimate *estimate(struct plm_context *context,
-                                     const struct plm_strategy *strategy)
-{
-    struct plm_estimate *made;
+/* struct made - an estimate, and what it came from */
+struct made {
+    struct plm_context *context;
     struct plm_model *model;
+    struct plm_estimate *estimate;
+};
+
+/* make() - an estimate of resnet18 under the double's settings */
+static struct made make(const struct plm_strategy *strategy)
+{
+    struct made made = { .context = plm_context_create() };
     struct plm_error error;
 
-    plm_context_add_models(context, TEST_SOURCE "/models");
-    plm_context_add_cudnn(context, TEST_CUDNN, true);
-    if (plm_model_load(context, "resnet18", &model, &error) != PLM_OK ||
-        plm_estimate(model, strategy, &made, &error) != PLM_OK)
+    plm_context_add_models(made.context, TEST_SOURCE "/models");
+    plm_context_add_cudnn(made.context, TEST_CUDNN, true);
+    if (plm_model_load(made.context, "resnet18", &made.model, &error) != PLM_OK ||
+        plm_estimate(made.model, strategy, &made.estimate, &error) != PLM_OK)
         fail_msg("%s", error.message);
     return made;
+}
+
+static void unmake(struct made *made)
+{
+    plm_estimate_destroy(made->estimate);
+    plm_model_destroy(made->model);
+    plm_context_destroy(made->context);
 }
 
 static void an_estimate_has_the_workspaces_that_were_planned(void **state)
@@ -572,11 +584,9 @@ static void an_estimate_has_the_workspaces_that_were_planned(void **state)
     plm_bytes reserved[2];
 
     for (int i = 0; i < 2; i++) {
-        struct plm_context *context = plm_context_create();
-
         settle(i == 0 ? "0" : "1073741824 0", NULL, NULL);
-        struct plm_estimate *made = estimate(context, &strategy);
-        const struct plm_result *r = plm_estimate_result(made);
+        struct made made = make(&strategy);
+        const struct plm_result *r = plm_estimate_result(made.estimate);
 
         assert_int_equal(r->cudnn.library, 92600);
         assert_true(r->cudnn.asked > 0);
@@ -585,60 +595,79 @@ static void an_estimate_has_the_workspaces_that_were_planned(void **state)
         assert_int_equal(r->workspace_high, 0);
         assert_int_equal(r->warning_count, 0);
         reserved[i] = r->peak.reserved;
-        plm_estimate_destroy(made);
-        plm_context_destroy(context);
+        unmake(&made);
     }
     assert_true(reserved[1] >= reserved[0] + 1073741824);
 }
 
 static void a_plan_with_less_is_taken_when_memory_is_short(void **state)
 {
-    struct plm_context *context = plm_context_create();
     struct plm_strategy strategy = { .batch = 2,
                                      .assume_ghostgpu = true,
                                      .capacity = UINT64_C(1) << 30 };
 
     settle("1073741824 1048576", NULL, NULL);
-    struct plm_estimate *made = estimate(context, &strategy);
-    const struct plm_result *r = plm_estimate_result(made);
+    struct made made = make(&strategy);
+    const struct plm_result *r = plm_estimate_result(made.estimate);
 
     assert_int_equal(r->fits, 1);
     assert_int_equal(r->fallbacks, r->cudnn.asked);
-    plm_estimate_destroy(made);
-    plm_context_destroy(context);
+    unmake(&made);
 }
 
 static void an_estimate_goes_on_without_a_library_that_fails(void **state)
 {
-    struct plm_context *context = plm_context_create();
     struct plm_strategy strategy = { .batch = 2 };
 
     settle(NULL, NULL, "crash");
-    struct plm_estimate *made = estimate(context, &strategy);
-    const struct plm_result *r = plm_estimate_result(made);
+    struct made made = make(&strategy);
+    const struct plm_result *r = plm_estimate_result(made.estimate);
 
     assert_int_equal(r->cudnn.library, 0);
     assert_true(r->cudnn.unknown > 0);
     assert_true(r->workspace_unknown && r->workspace_high > 0);
     assert_int_equal(r->warning_count, 1);
     assert_non_null(strstr(r->warnings[0], "its process ended by signal 11"));
-    plm_estimate_destroy(made);
-    plm_context_destroy(context);
+    unmake(&made);
 }
 
 static void another_version_than_the_framework_s_is_warned_of(void **state)
 {
-    struct plm_context *context = plm_context_create();
     struct plm_strategy strategy = { .batch = 2, .framework = "pytorch-2.11" };
 
     settle(NULL, NULL, NULL);
-    struct plm_estimate *made = estimate(context, &strategy);
-    const struct plm_result *r = plm_estimate_result(made);
+    struct made made = make(&strategy);
+    const struct plm_result *r = plm_estimate_result(made.estimate);
 
     assert_int_equal(r->warning_count, 1);
     assert_string_equal(r->warnings[0], "workspaces are those of cuDNN 9.26; this framework brings "
                                         "9.19, which may choose otherwise");
-    plm_estimate_destroy(made);
+    unmake(&made);
+}
+
+static void attention_on_a_b200_is_known_where_sequences_are_long(void **state)
+{
+    struct plm_context *context = plm_context_create();
+    const struct plm_device *device;
+    struct plm_model *model;
+    struct plm_error error;
+
+    plm_context_add_models(context, TEST_SOURCE "/models");
+    plm_context_add_devices(context, TEST_SOURCE "/calib/devices");
+    assert_int_equal(plm_device_find(context, "b200", &device, &error), PLM_OK);
+    assert_int_equal(plm_model_load(context, "llama-3.2-1b", &model, &error), PLM_OK);
+    for (int64_t seq = 64; seq <= 512; seq += 448) {
+        struct plm_strategy strategy = {
+            .batch = 1, .seq = seq, .precision = PLM_PRECISION_BF16, .device = device
+        };
+        struct plm_estimate *made;
+
+        assert_int_equal(plm_estimate(model, &strategy, &made, &error), PLM_OK);
+        assert_int_equal(plm_estimate_result(made)->workspace_unknown, seq == 64);
+        assert_int_equal(plm_estimate_result(made)->workspace_high > 0, seq == 64);
+        plm_estimate_destroy(made);
+    }
+    plm_model_destroy(model);
     plm_context_destroy(context);
 }
 
@@ -673,6 +702,7 @@ int main(void)
         cmocka_unit_test(a_plan_with_less_is_taken_when_memory_is_short),
         cmocka_unit_test(an_estimate_goes_on_without_a_library_that_fails),
         cmocka_unit_test(another_version_than_the_framework_s_is_warned_of),
+        cmocka_unit_test(attention_on_a_b200_is_known_where_sequences_are_long),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
  * trains with the same buffers and optimizer, as long as nothing of it is to be split.
  */
 #include "train/megatron.h"
+#include "train/pipeline.h"
 
 static enum plm_status refuse(const char *option, const char *reason, struct plm_error *reterr)
 {
@@ -19,6 +20,9 @@ static enum plm_status check_script(const struct plm_strategy *s, struct plm_err
     if (s->precision == PLM_PRECISION_AMP_BF16 || s->precision == PLM_PRECISION_AMP_FP16)
         return refuse("megatron",
                       "no autocast: --precision bf16 and fp16 have float32 copies in the optimizer",
+                      reterr);
+    if (s->checkpoint != PLM_CHECKPOINT_NONE)
+        return refuse("checkpoint", "Megatron recomputes with --recompute selective or full",
                       reterr);
     if (s->frozen)
         return refuse("megatron", "--frozen is not modelled", reterr);
@@ -56,6 +60,20 @@ static enum plm_status check_model(const struct run *run, struct plm_error *rete
     return any ? PLM_OK : refuse("tp", "the model marks no layer with 'tensor_parallel'", reterr);
 }
 
+/* check_cuts() - recv_forward() and its like pass one tensor */
+static enum plm_status check_cuts(const struct run *run, struct plm_error *reterr)
+{
+    const struct pipeline *p = run->pipeline;
+
+    for (uint32_t i = 1; p && i < p->stage_count; i++)
+        if (p->cuts[i].count != 1)
+            return plm_fail(reterr, PLM_E_USAGE,
+                            "pp: Megatron sends one tensor from stage to stage; this model has %zu "
+                            "where it would be cut",
+                            p->cuts[i].count);
+    return PLM_OK;
+}
+
 static enum plm_status create(struct run *run, struct plm_error *reterr)
 {
     const struct plm_parallel *p = &run->strategy->parallel;
@@ -65,10 +83,8 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
         status = check_model(run, reterr);
     if (!status && p->sequence_parallel && p->tp <= 1)
         status = refuse("sequence-parallel", "needs several ranks of --tp", reterr);
-    if (!status && p->recompute != PLM_RECOMPUTE_NONE &&
-        run->strategy->checkpoint != PLM_CHECKPOINT_NONE)
-        status =
-            refuse("recompute", "it is Megatron's word for --checkpoint; give one of them", reterr);
+    if (!status)
+        status = check_cuts(run, reterr);
     if (status)
         return status;
     run->wrapper_state = arena_new(run->arena, struct megatron);

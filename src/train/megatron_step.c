@@ -23,16 +23,25 @@ static void backward(struct run *run, struct megatron *m)
     autograd_backward(&run->ghost, scaled, NULL);
 }
 
+/* is_number() - what is reported, and not a model's output, which is dropped */
+static bool is_number(struct value v)
+{
+    return v.kind == VALUE_TENSOR && tensor_numel(v.as.tensor) <= 2;
+}
+
 void megatron_bind_outputs(struct run *run, struct megatron *m, struct value *ret)
 {
     struct ghost *g = &run->ghost;
     uint32_t count = run->graph->main->out_count;
 
     value_set(g, &m->loss, ret[0]);
-    if (count > 1)
-        value_set(g, &m->count, ret[1]);
-    for (uint32_t i = 2; i < count; i++)
-        arena_push(run->arena, m->reports, m->report_count, m->report_capacity, ret[i]);
+    for (uint32_t i = 1; i < count; i++)
+        if (!is_number(ret[i]))
+            value_drop(g, ret[i]);
+        else if (i == 1)
+            value_set(g, &m->count, ret[i]);
+        else
+            arena_push(run->arena, m->reports, m->report_count, m->report_capacity, ret[i]);
 }
 
 static void micro_batch(struct run *run, struct megatron *m, uint32_t micro, struct value *ret)

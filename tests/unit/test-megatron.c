@@ -198,7 +198,7 @@ static void what_megatron_does_not_do_is_refused(void **state)
     test_steps_refused(
         &(struct plm_strategy){ .parallel = { .megatron = 1, .recompute = PLM_RECOMPUTE_FULL },
                                 .checkpoint = PLM_CHECKPOINT_FULL },
-        layers, "give one of them");
+        layers, "--recompute selective or full");
     test_steps_refused(&(struct plm_strategy){ .parallel = { .megatron = 1, .tp = 2 } }, dtensor,
                        "not Megatron's");
     test_steps_refused(&(struct plm_strategy){ .parallel = { .tp = 2 } }, layers,

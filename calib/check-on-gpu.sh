@@ -98,7 +98,9 @@ fi
 # ------------------------------------------------------------------ calibrate
 
 begun=$(date +%s)
-within 120 "$plimsoll" calibrate --device "$device" --json >"$out/calibrate.json" 2>"$out/calibrate.log"
+torch=
+within 60 "$python" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' >"$out/torch.log" 2>&1 && torch=yes
+within 120 "$plimsoll" calibrate --device "$device" ${torch:+--python "$python"} --json >"$out/calibrate.json" 2>"$out/calibrate.log"
 status=$?
 if [ $status -ne 0 ]; then
     say "calibrate: FAILED with status $status: $(tail -n 1 "$out/calibrate.log")"
@@ -140,7 +142,7 @@ done
 # ------------------------------------------------------------------ PyTorch
 
 say ""
-if ! within 60 "$python" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' >"$out/torch.log" 2>&1; then
+if [ -z "$torch" ]; then
     say "PyTorch: not compared; $python has none that sees a GPU"
     finish $failed
 fi

@@ -20,12 +20,13 @@
 struct plm_calibration; /* the result, with everything it points to */
 
 struct plm_calibrate_options {
-    int device;       /* its number, from 0 */
-    bool quick;       /* fewer repeats and sizes */
-    bool managed;     /* also managed memory beyond the device's */
-    double max_fill;  /* the share of free memory that may be taken; 0: 0.95 */
-    double watchdog;  /* seconds without an answer after which a probe is ended; 0: 30 */
-    const char *date; /* UTC, as it shall stand in the profile */
+    int device;         /* its number, from 0 */
+    bool quick;         /* fewer repeats and sizes */
+    bool managed;       /* also managed memory beyond the device's */
+    const char *python; /* whose PyTorch trains a small model; NULL: none */
+    double max_fill;    /* the share of free memory that may be taken; 0: 0.95 */
+    double watchdog;    /* seconds without an answer after which a probe is ended; 0: 30 */
+    const char *date;   /* UTC, as it shall stand in the profile */
     void (*progress)(void *context, const char *what, unsigned done, unsigned total);
     void *progress_context;
 };

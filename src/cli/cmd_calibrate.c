@@ -222,6 +222,7 @@ static enum exit_status run(struct cli *cli)
         .device = (int)cli->options.ordinal,
         .quick = cli->options.quick,
         .managed = cli->options.managed,
+        .python = cli->options.python,
         .max_fill = cli->options.max_fill,
         .watchdog = cli->options.watchdog,
         .date = date,

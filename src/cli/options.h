@@ -43,6 +43,7 @@ struct options {
     unsigned sort; /* enum sort_field */
     bool largest_batch;
     int64_t ordinal; /* of the GPU that is measured */
+    const char *python;
     double max_fill, watchdog;
     bool quick, managed, ladder;
     int64_t pid;

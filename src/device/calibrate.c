@@ -6,6 +6,7 @@
  *     residual  = (total - free - others) - (context + libraries + reserved), at each point of the fit
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +14,12 @@
 #include "base/units.h"
 #include "device/calibrate.h"
 #include "device/calibrate_child.h"
+#include "device/framework.h"
 
 enum {
     CONTEXTS = 4,
     CONTEXTS_QUICK = 3,
-    STEPS = 1 + JOB_MEMORY_STEPS + JOB_LIBRARIES_STEPS + JOB_SPEED_STEPS
+    STEPS = 2 + JOB_MEMORY_STEPS + JOB_LIBRARIES_STEPS + JOB_SPEED_STEPS
 };
 static const double WATCHDOG = 30;
 
@@ -36,6 +38,8 @@ struct run {
     const char *at; /* what the child does */
     unsigned steps;
     plm_bytes free_bytes, others;
+    struct fit_point framework; /* a process of PyTorch's; used: free memory, until finish_fit() */
+    bool has_framework;
 };
 
 static const char *copy(const struct run *run, const char *text)
@@ -153,6 +157,13 @@ static bool hear_fit(struct run *run, const char *text)
     return true;
 }
 
+static bool hear_process(struct run *run, const char *text)
+{
+    run->has_framework =
+        sscanf(text, "%" SCNu64 " %" SCNu64, &run->framework.reserved, &run->framework.used) == 2;
+    return run->has_framework;
+}
+
 /* after() - what follows "WORD " in @line, or NULL */
 static const char *after(const char *line, const char *word)
 {
@@ -176,6 +187,8 @@ static bool hear(struct run *run, const char *line)
         return hear_fit(run, rest);
     if ((rest = after(line, "fact")))
         return hear_fact(run, rest);
+    if ((rest = after(line, "process")))
+        return hear_process(run, rest);
     return strcmp(line, "alive") == 0;
 }
 
@@ -213,12 +226,15 @@ static enum plm_status next_line(struct run *run,
     }
 }
 
-/* run_child() - one job from its start to its end; @what it measures, until it says so itself */
-static enum plm_status run_child(struct run *run, child_job *job, const char *what)
+/* run_child() - one job from its start to its end; @given is the job's, @what it measures, until it says so itself */
+static enum plm_status run_child(struct run *run,
+                                 child_job *job,
+                                 const void *given,
+                                 const char *what)
 {
     struct child child;
     const char *line = NULL;
-    enum plm_status status = child_start(&child, job, &run->options->probe, run->reterr);
+    enum plm_status status = child_start(&child, job, given, run->reterr);
 
     if (status != PLM_OK)
         return status;
@@ -233,21 +249,27 @@ static enum plm_status run_child(struct run *run, child_job *job, const char *wh
  *
  * When it fails, what it had not said yet is left out, and the reason stands at @id.
  */
-static enum plm_status run_extra(struct run *run,
-                                 child_job *job,
-                                 const char *what,
-                                 enum figure_id id)
+static enum plm_status run_extra(
+    struct run *run, child_job *job, const void *given, const char *what, enum figure_id id)
 {
     struct plm_error error = { 0 }, *own = run->reterr;
     enum plm_status status;
 
     run->reterr = &error;
-    status = run_child(run, job, what);
+    status = run_child(run, job, given, what);
     run->reterr = own;
     if (status != PLM_OK)
         arena_push(run->arena, run->skipped, run->skipped_count, run->skipped_capacity,
                    (struct skipped){ .id = id, .reason = copy(run, error.message) });
     return PLM_OK;
+}
+
+static enum plm_status run_framework(struct run *run)
+{
+    struct framework_job job = { run->options->python, run->options->probe.ordinal };
+
+    progress(run, "PyTorch");
+    return run_extra(run, job_framework, &job, "PyTorch", FIGURE_FRAMEWORK);
 }
 
 /* ------------------------------------------------------------------ contexts */
@@ -351,6 +373,16 @@ static enum plm_status measure_context(struct run *run)
 
 /* ------------------------------------------------------------------ the result */
 
+/* finish_point() - what was heard as free memory becomes what the process used, and its residual */
+static void finish_point(const struct run *run, struct fit_point *p)
+{
+    const struct measured *m = &run->result->measured;
+    plm_bytes away = p->used + run->others;
+
+    p->used = run->result->total > away ? run->result->total - away : 0;
+    p->residual = fit_residual(p, m->context, m->libraries);
+}
+
 static void finish_fit(struct run *run)
 {
     static const enum figure_id libraries[] = { FIGURE_CUBLAS_HANDLE, FIGURE_CUBLAS_KERNELS,
@@ -364,12 +396,14 @@ static void finish_fit(struct run *run)
 
         m->libraries += f ? (plm_bytes)f->value : 0;
     }
-    for (size_t i = 0; i < run->point_count; i++) {
-        struct fit_point *p = &run->points[i];
-        plm_bytes away = p->used + run->others; /* used was free memory until here */
-
-        p->used = run->result->total > away ? run->result->total - away : 0;
-        p->residual = fit_residual(p, m->context, m->libraries);
+    for (size_t i = 0; i < run->point_count; i++)
+        finish_point(run, &run->points[i]);
+    if (run->has_framework) {
+        run->framework.libraries = true;
+        finish_point(run, &run->framework);
+        add_one(run, FIGURE_FRAMEWORK, fmax(run->framework.residual, 0));
+        m->figures = run->figures;
+        m->figure_count = run->figure_count;
     }
     m->points = run->points;
     m->point_count = run->point_count;
@@ -387,17 +421,19 @@ enum plm_status calibrate_run(const struct calibrate_options *options,
                                                 .quick = options->probe.quick,
                                                 .max_fill = options->probe.max_fill } };
     struct run run = { .options = options, .arena = arena, .result = &result, .reterr = reterr };
-    enum plm_status status = run_extra(&run, job_others, "others", FIGURE_NVML_USED);
+    enum plm_status status =
+        run_extra(&run, job_others, &options->probe, "others", FIGURE_NVML_USED);
 
     if (status == PLM_OK)
         status = measure_context(&run);
-
     if (status == PLM_OK)
-        status = run_child(&run, job_memory, "memory");
+        status = run_child(&run, job_memory, &options->probe, "memory");
     if (status == PLM_OK)
-        status = run_extra(&run, job_libraries, "libraries", FIGURE_CUBLAS_HANDLE);
+        status = run_extra(&run, job_libraries, &options->probe, "libraries", FIGURE_CUBLAS_HANDLE);
     if (status == PLM_OK)
-        status = run_extra(&run, job_speed, "speed", FIGURE_COPY_RATE);
+        status = run_extra(&run, job_speed, &options->probe, "speed", FIGURE_COPY_RATE);
+    if (status == PLM_OK && options->python)
+        status = run_framework(&run);
     if (status != PLM_OK)
         return status;
     result.measured.uuid = copy(&run, result.identity.uuid);
@@ -405,7 +441,7 @@ enum plm_status calibrate_run(const struct calibrate_options *options,
     result.measured.cuda = copy(&run, result.identity.cuda);
     result.measured.mig = strncmp(result.identity.uuid, "MIG", 3) == 0;
     finish_fit(&run);
-    result.context = result.measured.context + result.measured.libraries;
+    result.context = measured_context(&result.measured);
     *ret_calibration = result;
     return PLM_OK;
 }
@@ -461,7 +497,8 @@ const char *calibrate_name(const char *uuid, const char *driver, struct arena *a
 void calibrate_write(const struct calibration *c, struct buf *out)
 {
     const struct measured *m = &c->measured;
-    char context[UNITS_TEXT], libraries[UNITS_TEXT];
+    const struct figure *framework = measured_figure(m, FIGURE_FRAMEWORK, 0);
+    char context[UNITS_TEXT], libraries[UNITS_TEXT], own[UNITS_TEXT];
 
     buf_printf(out, "# written by plimsoll calibrate; plimsoll-device(5) describes it\n");
     buf_printf(out, "plimsoll: 1\ndevice: %s\ntitle: ",
@@ -475,8 +512,9 @@ void calibrate_write(const struct calibration *c, struct buf *out)
                c->capability / 10, c->capability % 10, c->processors, c->threads_per_processor,
                c->total);
     buf_printf(out,
-               "context: %" PRIu64 "\ncontext_source: \"measured: a CUDA context of %s, and %s of "
-               "libraries; without the framework's own kernels\"\n",
+               "context: %" PRIu64 "\ncontext_source: \"measured: a CUDA context of %s, %s of "
+               "libraries, and %s of the framework's own kernels\"\n",
                c->context, units_format_bytes(m->context, context),
-               units_format_bytes(m->libraries, libraries));
+               units_format_bytes(m->libraries, libraries),
+               framework ? units_format_bytes((plm_bytes)framework->value, own) : "nothing");
 }

@@ -78,10 +78,31 @@ static plm_bytes unusable(const struct measured *m)
                : 0;
 }
 
+plm_bytes measured_context(const struct measured *m)
+{
+    const struct figure *framework = measured_figure(m, FIGURE_FRAMEWORK, 0);
+
+    return m->context + m->libraries + (framework ? (plm_bytes)framework->value : 0);
+}
+
+/*
+ * framework_part() - room for kernels that the framework loads
+ *
+ * Where a small model was trained, another may load other kernels: as much again. Otherwise nothing is known but what was published.
+ */
+static plm_bytes framework_part(const struct measured *m)
+{
+    const struct figure *framework = measured_figure(m, FIGURE_FRAMEWORK, 0);
+    plm_bytes known = m->context + m->libraries;
+
+    if (framework)
+        return num_min((plm_bytes)framework->value, FRAMEWORK_KEPT);
+    return num_min(FRAMEWORK_MOST > known ? FRAMEWORK_MOST - known : 0, FRAMEWORK_KEPT);
+}
+
 struct measured_margin measured_margin(const struct measured *m)
 {
     const struct figure *context = measured_figure(m, FIGURE_CONTEXT, 0);
-    plm_bytes known = m->context + m->libraries;
     struct measured_margin margin = { .unusable = unusable(m) };
     double residual = 0;
 
@@ -89,7 +110,7 @@ struct measured_margin measured_margin(const struct measured *m)
         residual = fmax(residual, m->points[i].residual);
     margin.residual = (plm_bytes)residual;
     margin.spread = context ? (plm_bytes)(context->high - context->low) : 0;
-    margin.framework = num_min(FRAMEWORK_MOST > known ? FRAMEWORK_MOST - known : 0, FRAMEWORK_KEPT);
+    margin.framework = framework_part(m);
     margin.margin = margin.residual + margin.spread + margin.unusable + margin.framework;
     return margin;
 }

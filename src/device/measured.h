@@ -85,6 +85,12 @@ struct measured {
     size_t point_count;
 };
 
+/*
+ * measured_context() - what a process takes before its first tensor: context, libraries, and the framework's kernels where they were
+ * seen
+ */
+plm_bytes measured_context(const struct measured *measured);
+
 /* measured_figure() - the first for @id and @size; NULL when it was not taken */
 const struct figure *measured_figure(const struct measured *measured,
                                      enum figure_id id,

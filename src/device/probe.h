@@ -2,7 +2,7 @@
  * device/probe.h - what the probes share; they run in a child and say their figures to its parent
  *
  * The lines: "at NAME", "figure NAME SIZE VALUE LOW HIGH COUNT AT_LEAST", "skip NAME REASON", "fit RESERVED FREE WITH_LIBRARIES",
- * "fact KEY TEXT", "error TEXT".
+ * "fact KEY TEXT", "process RESERVED FREE", "error TEXT".
  */
 #ifndef PLM_DEVICE_PROBE_H
 #define PLM_DEVICE_PROBE_H

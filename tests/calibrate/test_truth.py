@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """test_truth.py: each probe finds what the double was told to be."""
+import pathlib
 import sys
 import unittest
 
@@ -240,6 +241,48 @@ class Truth(unittest.TestCase):
         self.assertGreater(len([p for p in points if 'libraries: true' in p]), 4)
         self.assertGreater(len([p for p in points if 'libraries: false' in p]), 4)
         self.assertEqual([p for p in points if 'residual: 0}' not in p], [])
+
+    def python(self, double, text):
+        """A program in Python's place; it speaks to the descriptor that it is given as its third word."""
+        path = double.folder / 'python'
+        path.write_text('#!/bin/sh\n' + text)
+        path.chmod(0o755)
+        return str(path)
+
+    def test_what_a_framework_takes_is_in_the_context_and_twice_in_no_margin(self):
+        double = Double(total='8GiB', context='300MiB', others='100MiB')
+        plain = double.calibrate('--quick')
+        self.assertEqual(plain.report['margin_bytes'], GiB)
+        libraries = plain.report['libraries_bytes']
+        free = 8 * GiB - (300 + 100 + 64 + 77) * MiB - libraries
+        python = self.python(double, f'echo "alive" >&$3\necho "process {64 * MiB} {free}" >&$3\n')
+        done = double.calibrate('--quick', '--python', python)
+        self.assertEqual(done.status, 0, done.err)
+        self.assertEqual(done.value('framework'), 77 * MiB)
+        self.assertEqual(done.report['margin_bytes'], 77 * MiB)
+        [profile] = double.profiles()
+        self.assertIn(f'context: {(300 + 77) * MiB + libraries}\n', profile.read_text())
+
+    def test_a_python_without_pytorch_is_left_out(self):
+        for text, reason in (('echo "error ModuleNotFoundError: No module named torch" >&$3', 'No module named torch'),
+                             ('exit 5', 'ended with status 5'), ('echo nonsense >&$3', 'means nothing here')):
+            double = Double()
+            done = double.calibrate('--quick', '--python', self.python(double, text + '\n'))
+            self.assertEqual(done.status, 0, done.err)
+            self.assertEqual(done.all('framework'), [])
+            self.assertTrue([s for s in done.report['skipped'] if s.startswith('framework: ') and reason in s],
+                            done.report['skipped'])
+        done = measured('--quick', '--python', 'no-such-python')
+        self.assertTrue([s for s in done.report['skipped'] if 'cannot be run' in s])
+
+    def test_a_python_that_hangs_is_ended(self):
+        double = Double()
+        python = self.python(double, 'echo $$ >pid\nexec sleep 1000\n')
+        done = double.calibrate('--quick', '--watchdog', '0.5', '--python', python)
+        self.assertEqual(done.status, 0, done.err)
+        self.assertTrue([s for s in done.report['skipped'] if 'nothing was heard for 0.5 s' in s])
+        pid = int((double.folder / 'pid').read_text())
+        self.assertFalse(pathlib.Path(f'/proc/{pid}').exists())
 
     # -------------------------------------------------------------- the rest
 

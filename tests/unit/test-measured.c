@@ -145,6 +145,18 @@ static void a_larger_known_context_leaves_less_for_the_frameworks_kernels(void *
     assert_true(measured_margin(&m).framework == 0);
 }
 
+static void what_a_small_model_loaded_is_in_the_context_and_once_more_in_the_margin(void **state)
+{
+    const struct figure own[] = { { .id = FIGURE_FRAMEWORK, .value = 77.0 * MIB } };
+    struct measured m = sample;
+
+    m.figures = own;
+    m.figure_count = 1;
+    assert_int_equal(measured_context(&m), (300 + 10 + 77) * MIB);
+    assert_int_equal(measured_margin(&m).framework, 77 * MIB);
+    assert_int_equal(measured_context(&sample), (300 + 10) * MIB);
+}
+
 static void every_figure_has_a_name_of_its_own_and_says_how(void **state)
 {
     for (unsigned i = 0; i < FIGURE_COUNT; i++) {
@@ -162,6 +174,7 @@ int main(void)
         cmocka_unit_test(a_margin_is_what_exceeded_the_fit_and_how_contexts_differed),
         cmocka_unit_test(memory_that_cannot_be_had_is_in_the_margin),
         cmocka_unit_test(a_larger_known_context_leaves_less_for_the_frameworks_kernels),
+        cmocka_unit_test(what_a_small_model_loaded_is_in_the_context_and_once_more_in_the_margin),
         cmocka_unit_test(every_figure_has_a_name_of_its_own_and_says_how),
     };
 

@@ -152,7 +152,8 @@ struct plm_parallel {
     int64_t ep;               /* expert parallelism: ranks that share the experts */
     double moe_imbalance;     /* rows of the most loaded rank over the mean; 0 is 1 */
     double bucket_cap_mb;     /* 0: the framework's */
-    bool gradient_as_bucket_view, find_unused_parameters; /* of DistributedDataParallel */
+    bool gradient_as_bucket_view, find_unused_parameters,
+        static_graph; /* of DistributedDataParallel */
     enum plm_reshard reshard;
     int64_t reshard_to;
     enum plm_reduced param_dtype, reduce_dtype;

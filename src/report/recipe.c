@@ -166,6 +166,8 @@ static void add_parallel(struct items *items,
         add_bool(items, "gradient_as_bucket_view", true);
     if (p->find_unused_parameters)
         add_bool(items, "find_unused_parameters", true);
+    if (p->static_graph)
+        add_bool(items, "static_graph", true);
     add_fsdp(items, p);
     add_zero(items, p);
     add_used(items, "tp", p->tp);

@@ -39,7 +39,10 @@ struct ddp {
     uint32_t *bucket_of; /* [trained_count] */
     uint32_t *
         ready; /* [ready_count] in order of readiness, of the first backward that is synchronized */
-    bool *is_ready;     /* [trained_count], of the backward that runs now */
+    bool *is_ready; /* [trained_count], of the backward that runs now */
+    /* static_graph: hooks of each parameter in the first backward, and those that are still to come in this one */
+    uint32_t *hooks, *hooks_left; /* [trained_count] */
+    bool learns;        /* the first backward is not over: nothing is reduced before its end */
     size_t ready_count; /* kept after the backward until buckets are made from it */
     bool rebuilt;
     bool expects_hooks;      /* this backward is synchronized */
@@ -151,6 +154,22 @@ static int by_address(const void *a, const void *b)
     return x->leaf < y->leaf ? -1 : x->leaf > y->leaf;
 }
 
+/* is_last_hook() - of static_graph: counted in the first backward, expected in the others */
+static bool is_last_hook(struct ddp *ddp, uint32_t number)
+{
+    if (!ddp->learns)
+        return ddp->hooks_left[number] > 0 && --ddp->hooks_left[number] == 0;
+    ddp->hooks[number]++;
+    return false;
+}
+
+static void mark_ready(struct run *run, struct ddp *ddp, uint32_t number)
+{
+    ddp->is_ready[number] = true;
+    if (!ddp->rebuilt && !run->strategy->parallel.find_unused_parameters)
+        ddp->ready[ddp->ready_count++] = number;
+}
+
 static void make_ready(void *context, struct tensor *leaf)
 {
     struct run *run = context;
@@ -164,7 +183,7 @@ static void make_ready(void *context, struct tensor *leaf)
 
     if (!place)
         return;
-    if (ddp->is_ready[place->number]) {
+    if (ddp->is_ready[place->number] && !run->strategy->parallel.static_graph) {
         ghost_fail(
             &run->ghost, PLM_E_USAGE,
             "DistributedDataParallel: '%s' gets a second gradient in one backward, as when a "
@@ -172,9 +191,9 @@ static void make_ready(void *context, struct tensor *leaf)
             names_text(run->ghost.names, run->trained[place->number]->param->name));
         return;
     }
-    ddp->is_ready[place->number] = true;
-    if (!ddp->rebuilt && !ddp->used)
-        ddp->ready[ddp->ready_count++] = place->number;
+    if (run->strategy->parallel.static_graph && !is_last_hook(ddp, place->number))
+        return;
+    mark_ready(run, ddp, place->number);
     if (run->strategy->parallel.gradient_as_bucket_view)
         point_into_bucket(ddp, place->number);
 }
@@ -197,6 +216,14 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
         return plm_fail(reterr, PLM_E_USAGE, "zero-redundancy: there is no optimizer to share");
     if (p->rank < 0 || p->rank >= mesh_count(p))
         return plm_fail(reterr, PLM_E_USAGE, "rank: from 0 to %lld", (long long)mesh_count(p) - 1);
+    if (p->static_graph && p->find_unused_parameters)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "static-graph: finds unused parameters by itself; leave out "
+                        "--find-unused-parameters");
+    if (p->static_graph && (run->strategy->accumulate > 1 || run->pipeline))
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "static-graph: with no_sync() PyTorch reduces the gradients of the first "
+                        "backward and not those of the last");
     if (p->bucket_cap_mb < 0 || p->bucket_cap_mb > BUCKET_CAP_MOST)
         return plm_fail(reterr, PLM_E_USAGE, "bucket-cap-mb: above 0, at most %d", BUCKET_CAP_MOST);
     run->wrapper_state = arena_new(run->arena, struct ddp);
@@ -227,7 +254,12 @@ static void wrap(struct run *run)
     ddp_verify_params(run, rank_count(&run->strategy->parallel));
     ddp_broadcast_state(run);
     initialize_buckets(run, ddp, first_buckets(run, ddp));
-    if (run->strategy->parallel.find_unused_parameters) {
+    if (run->strategy->parallel.static_graph) {
+        ddp->hooks = arena_array(run->arena, uint32_t, count);
+        ddp->hooks_left = arena_array(run->arena, uint32_t, count);
+        ddp->learns = true;
+    }
+    if (run->strategy->parallel.find_unused_parameters || run->strategy->parallel.static_graph) {
         run->ghost.category = CATEGORY_COMMUNICATION;
         ddp->used = tensor_new_sizes(&run->ghost, DTYPE_INT32, (int64_t)count);
         run->ghost.category = CATEGORY_ACTIVATION;
@@ -261,7 +293,9 @@ static void after_forward(struct run *run, struct wrapped_call *call)
     ddp->forward_param_sync = ddp->expects_hooks;
     for (size_t i = 0; i < run->trained_count; i++)
         ddp->is_ready[i] = false;
-    if (ddp->used)
+    for (size_t i = 0; i < run->trained_count && ddp->hooks; i++)
+        ddp->hooks_left[i] = ddp->hooks[i];
+    if (run->strategy->parallel.find_unused_parameters || ddp->learns)
         ddp_sink(run, call);
 }
 
@@ -277,6 +311,15 @@ static void before_backward(struct run *run, uint32_t micro)
         ddp->is_ready[i] = false;
 }
 
+/* reduce_all() - Reducer::delay_all_reduce(), when the first backward of a static graph is over */
+static void reduce_all(struct run *run, struct ddp *ddp)
+{
+    ddp->learns = false;
+    for (uint32_t i = 0; i < run->trained_count; i++)
+        if (run->strategy->parallel.gradient_as_bucket_view && ddp->leaves[i]->grad)
+            point_into_bucket(ddp, i);
+}
+
 static void after_backward(struct run *run, uint32_t micro)
 {
     struct ddp *ddp = run->wrapper_state;
@@ -289,7 +332,12 @@ static void after_backward(struct run *run, uint32_t micro)
                        "DistributedDataParallel: '%s' gets no gradient; PyTorch refuses that "
                        "without --find-unused-parameters",
                        names_text(run->ghost.names, run->trained[i]->param->name));
+    for (uint32_t i = 0; ddp->hooks && !ddp->learns && i < run->trained_count; i++)
+        if (ddp->hooks[i] == 0)
+            mark_ready(run, ddp, i);
     ddp->expects_hooks = false;
+    if (ddp->learns)
+        reduce_all(run, ddp);
 }
 
 const struct wrapper wrapper_ddp = {

@@ -84,6 +84,7 @@ static enum plm_status check_options(const struct plm_parallel *p, struct plm_er
         { "bucket-cap-mb", p->bucket_cap_mb > 0, ddp, "--ddp N" },
         { "gradient-as-bucket-view", p->gradient_as_bucket_view, ddp, "--ddp N" },
         { "find-unused-parameters", p->find_unused_parameters, ddp, "--ddp N" },
+        { "static-graph", p->static_graph, ddp, "--ddp N" },
         { "reshard-after-forward", p->reshard != PLM_RESHARD_DEFAULT, sharded, "--fsdp N" },
         { "fsdp-param-dtype", p->param_dtype != PLM_REDUCED_DEFAULT, sharded, "--fsdp N" },
         { "fsdp-reduce-dtype", p->reduce_dtype != PLM_REDUCED_DEFAULT, sharded, "--fsdp N" },

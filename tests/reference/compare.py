@@ -47,7 +47,7 @@ def command(case, exe, usable=None):
         if key in c: a += [flag, str(c[key])]
     if 'cp' in c: a += ['--rank', str(c.get('cp_rank', 0))]
     if 'fsdp_mp' in c: a += ['--fsdp-reduce-dtype', 'fp32']
-    for key, flag in dict(keep_out='--keep-outputs', eval='--eval', channels_last='--channels-last', gradient_as_bucket_view='--gradient-as-bucket-view').items():
+    for key, flag in dict(keep_out='--keep-outputs', eval='--eval', channels_last='--channels-last', gradient_as_bucket_view='--gradient-as-bucket-view', static_graph='--static-graph').items():
         if c.get(key): a += [flag]
     if c.get('ckpt'): a += ['--checkpoint', 'full']
     if c.get('set_to_none') is False: a += ['--zero-grad', 'zero']

@@ -187,25 +187,26 @@ static void the_largest_parameter_goes_to_the_rank_that_has_least(void **state)
 
 /* ------------------------------------------------------------------ what is refused */
 
+/* a model with a parameter that gets no gradient */
+static const char unused[] = "plimsoll: 1\n"
+                             "model: unused\n"
+                             "inputs: {x: {dtype: float32, shape: [4, 8]}}\n"
+                             "blocks:\n"
+                             "  model:\n"
+                             "    in: [x]\n"
+                             "    nodes:\n"
+                             "      - {as: y, op: linear, in: x, features: 8, name: used}\n"
+                             "      - {as: z, op: linear, in: x, features: 8, name: idle}\n"
+                             "    out: y\n"
+                             "main:\n"
+                             "  in: [x]\n"
+                             "  nodes:\n"
+                             "    - {as: y, call: model, in: x}\n"
+                             "    - {as: loss, op: sum, in: y}\n"
+                             "  out: loss\n";
+
 static void what_pytorch_refuses_is_refused(void **state)
 {
-    static const char unused[] = "plimsoll: 1\n"
-                                 "model: unused\n"
-                                 "inputs: {x: {dtype: float32, shape: [4, 8]}}\n"
-                                 "blocks:\n"
-                                 "  model:\n"
-                                 "    in: [x]\n"
-                                 "    nodes:\n"
-                                 "      - {as: y, op: linear, in: x, features: 8, name: used}\n"
-                                 "      - {as: z, op: linear, in: x, features: 8, name: idle}\n"
-                                 "    out: y\n"
-                                 "main:\n"
-                                 "  in: [x]\n"
-                                 "  nodes:\n"
-                                 "    - {as: y, call: model, in: x}\n"
-                                 "    - {as: loss, op: sum, in: y}\n"
-                                 "  out: loss\n";
-
     test_steps_refused(&(struct plm_strategy){ .parallel = { .ddp = 2 } }, unused,
                        "'idle.weight' gets no gradient");
     test_steps_refused(&(struct plm_strategy){ .parallel = { .ddp = 2, .zero_optimizer = 4 } },
@@ -217,6 +218,23 @@ static void what_pytorch_refuses_is_refused(void **state)
                        network, "there is no optimizer to share");
     test_steps_refused(&(struct plm_strategy){ .parallel = { .ddp = 2, .fsdp = 2 } }, network,
                        "exclude each other");
+    test_steps_refused(
+        &(struct plm_strategy){
+            .parallel = { .ddp = 2, .static_graph = true, .find_unused_parameters = true } },
+        network, "finds unused parameters by itself");
+    test_steps_refused(
+        &(struct plm_strategy){ .accumulate = 2, .parallel = { .ddp = 2, .static_graph = true } },
+        network, "with no_sync() PyTorch reduces the gradients of the first");
+}
+
+static void a_static_graph_allows_parameters_without_gradients(void **state)
+{
+    const struct plm_strategy s = { .parallel = { .ddp = 2, .static_graph = true } };
+    struct test_steps t;
+
+    if (test_steps_run(&t, unused, &s))
+        fail_msg("%s", t.error.message);
+    test_steps_finish(&t);
 }
 
 int main(void)
@@ -230,6 +248,7 @@ int main(void)
         cmocka_unit_test(each_dtype_has_buckets_and_a_first_limit_of_its_own),
         cmocka_unit_test(the_largest_parameter_goes_to_the_rank_that_has_least),
         cmocka_unit_test(what_pytorch_refuses_is_refused),
+        cmocka_unit_test(a_static_graph_allows_parameters_without_gradients),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

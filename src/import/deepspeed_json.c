@@ -527,10 +527,16 @@ static enum plm_status clipping(struct context *c, const char *key, const struct
     return PLM_OK;
 }
 
+/* member() - of a section that may be missing */
+static const struct yaml_node *member(const struct yaml_node *section, const char *key)
+{
+    return section ? yaml_get(section, key) : NULL;
+}
+
 /* adam() - DeepSpeed's own fused kernel, unless it is told to take PyTorch's */
 static enum plm_optimizer adam(const struct yaml_node *params, bool decoupled)
 {
-    const struct yaml_node *torch = yaml_get(params, "torch_adam");
+    const struct yaml_node *torch = member(params, "torch_adam");
 
     if (torch && strcmp(torch->text, "true") == 0)
         return decoupled ? PLM_OPTIMIZER_ADAMW : PLM_OPTIMIZER_ADAM;
@@ -540,7 +546,7 @@ static enum plm_optimizer adam(const struct yaml_node *params, bool decoupled)
 static enum plm_status optimizer(struct context *c, const char *key, const struct yaml_node *value)
 {
     const struct yaml_node *type = yaml_get(value, "type"), *params = yaml_get(value, "params");
-    const struct yaml_node *momentum = yaml_get(params, "momentum");
+    const struct yaml_node *momentum = member(params, "momentum");
     enum plm_optimizer *chosen = &strategy_of(c)->optimizer;
 
     if (!type)

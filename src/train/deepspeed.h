@@ -115,6 +115,8 @@ struct tensor *deepspeed_one_norm(struct deepspeed *ds, struct tensor *x);
 void deepspeed_has_overflow(struct deepspeed *ds, const struct tensor *x);
 /* deepspeed_norm() - the norm of all gradients over all ranks; owned */
 struct tensor *deepspeed_norm(struct deepspeed *ds, struct tensor *const *grads, size_t count);
+/* deepspeed_mask_invalid() - of a norm in float32 */
+void deepspeed_mask_invalid(struct deepspeed *ds);
 /* deepspeed_combine_norms() - combine_grad_norm_groups() of @count groups; owned */
 struct tensor *deepspeed_combine_norms(struct deepspeed *ds, size_t count);
 /* deepspeed_check_norm() - is_invalid_grad_norm() */

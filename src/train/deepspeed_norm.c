@@ -85,8 +85,8 @@ void deepspeed_overflow(struct deepspeed *ds, struct tensor *const *grads, size_
     tensor_drop(on_device);
 }
 
-/* mask_invalid() - mask_nan_or_inf_with_val_inplace() */
-static void mask_invalid(struct deepspeed *ds)
+/* mask_nan_or_inf_with_val_inplace() */
+void deepspeed_mask_invalid(struct deepspeed *ds)
 {
     struct tensor *absolute = scalar(ds, DTYPE_FLOAT32);
     struct tensor *is_inf = scalar(ds, DTYPE_BOOL);
@@ -129,7 +129,7 @@ struct tensor *deepspeed_norm(struct deepspeed *ds, struct tensor *const *grads,
         total = scalar(ds, DTYPE_FLOAT32);
     }
     replace(&total, scalar(ds, DTYPE_FLOAT32)); /* pow(0.5), after the all-reduce */
-    mask_invalid(ds);
+    deepspeed_mask_invalid(ds);
     list_drop(ds->run, &norms);
     return total;
 }

@@ -162,23 +162,30 @@ static struct tensor *offload_norm(struct zero3 *zero3, struct tensor *part)
     return root;
 }
 
-/* offload_part() - the part that is added up on the host is on the device for a moment; @last: the one before, let go */
+/*
+ * offload_part() - the part that is added up on the host is on the device for a moment
+ *
+ * @last: the one before, which the first micro-batch lets go of at once, and later ones when the next is there.
+ */
 static void offload_part(struct zero3 *zero3,
                          struct zero3_param *p,
                          bool boundary,
                          struct tensor **last)
 {
-    struct ghost *g = &zero3->ds->run->ghost;
-    struct tensor *part = tensor_new_sizes(g, zero3->ds->dtype, p->partition);
+    struct tensor *before = *last;
 
-    tensor_drop(*last);
-    *last = part;
+    if (zero3->ds->run->micro == 0) {
+        tensor_drop(before);
+        before = NULL;
+    }
+    *last = tensor_new_sizes(&zero3->ds->run->ghost, zero3->ds->dtype, p->partition);
+    tensor_drop(before);
     if (!boundary)
         return;
     tensor_drop(p->norm);
-    p->norm = offload_norm(zero3, part);
-    if (part && part->dtype != DTYPE_FLOAT32)
-        tensor_drop(kernel_cast(part, DTYPE_FLOAT32));
+    p->norm = offload_norm(zero3, *last);
+    if (*last && (*last)->dtype != DTYPE_FLOAT32)
+        tensor_drop(kernel_cast(*last, DTYPE_FLOAT32));
 }
 
 /* keep_parts() - partition_grads(): into this rank's buffer of all gradients, which become none */

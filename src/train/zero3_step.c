@@ -35,20 +35,17 @@ static void any_of(struct zero3 *zero3, bool absolute)
     tensor_drop(any);
 }
 
-/* check_overflow() - has_overflow(), of fp16 alone */
+/* check_overflow() - has_overflow(), of fp16 alone; of an offloaded optimizer gradients and tracker are on the host */
 static void check_overflow(struct zero3 *zero3)
 {
     struct ghost *g = &zero3->ds->run->ghost;
-    struct schedule *schedule = g->schedule;
 
-    if (zero3->ds->settings.offload_optimizer)
-        g->schedule = NULL; /* gradients are on the host */
     g->stream = zero3->ds->settings.overlap_comm ? DEEPSPEED_STREAM_REDUCE : 0;
-    any_of(zero3, true);
-    any_of(zero3, false);
-    struct tensor *tracker = scalar(zero3, DTYPE_BOOL);
-
-    g->schedule = schedule;
+    if (!zero3->ds->settings.offload_optimizer) {
+        any_of(zero3, true);
+        any_of(zero3, false);
+    }
+    struct tensor *tracker = tensor_new_sizes(g, DTYPE_BOOL, 1);
     struct tensor *overflow = tensor_new_sizes(g, DTYPE_UINT8, 1);
 
     tensor_drop(tracker);
@@ -151,14 +148,38 @@ static void gather_persistent(struct zero3 *zero3)
     pool_free(pool, small, size);
 }
 
+/* host_norm() - complete_grad_norm_calculation_for_cpu_offload(): the sum of the parts' squares, to the host */
+static void host_norm(struct zero3 *zero3, const struct zero3_group *group)
+{
+    struct ghost *g = &zero3->ds->run->ghost;
+    struct tensor *sum = NULL;
+
+    for (size_t i = 0; i < group->param_count; i++) {
+        if (!zero3->params[group->params[i]].norm)
+            continue;
+        struct tensor *square = scalar(zero3, DTYPE_FLOAT64);
+
+        if (!sum) /* 0.0 + x; later ones are added in place */
+            sum = scalar(zero3, DTYPE_FLOAT64);
+        tensor_drop(square);
+    }
+    struct tensor *total = tensor_new_sizes(g, DTYPE_FLOAT32, 1);
+    struct tensor *root = scalar(zero3, DTYPE_FLOAT32);
+
+    tensor_drop(sum);
+    deepspeed_mask_invalid(zero3->ds);
+    tensor_drop(root);
+    tensor_drop(total);
+}
+
 /* step_on_host() - the norms of the parts are on the device, everything else is not */
 static void step_on_host(struct zero3 *zero3)
 {
     struct ghost *g = &zero3->ds->run->ghost;
     struct schedule *schedule = g->schedule;
 
-    tensor_drop(
-        tensor_new_sizes(g, DTYPE_FLOAT32, 1)); /* the sum of their squares, to be reduced */
+    for (size_t i = 0; i < zero3->group_count; i++)
+        host_norm(zero3, &zero3->groups[i]);
     g->schedule = NULL;
     for (size_t i = 0; i < zero3->group_count; i++)
         update(zero3, &zero3->groups[i]);

@@ -1,0 +1,232 @@
+/* DeepSpeed's ZeRO: whole steps against recordings, what is refused, and configuration files */
+#include <stdio.h>
+#include <string.h>
+
+#include "support/steps.h"
+#include "support/test.h"
+
+static const char network[] =
+    "plimsoll: 1\n"
+    "model: network\n"
+    "defaults: {batch: 5}\n"
+    "inputs:\n"
+    "  x: {dtype: float32, shape: [batch, 130]}\n"
+    "  labels: {dtype: int64, shape: [batch]}\n"
+    "blocks:\n"
+    "  layer:\n"
+    "    in: [x]\n"
+    "    nodes:\n"
+    "      - {as: x, op: linear, in: x, features: 110, name: fc}\n"
+    "      - {as: x, op: layer_norm, in: x, name: norm}\n"
+    "      - {as: x, op: relu, in: x}\n"
+    "    out: x\n"
+    "  model:\n"
+    "    in: [x]\n"
+    "    nodes:\n"
+    "      - {as: x, call: layer, in: x, name: h, repeat: 3}\n"
+    "      - {as: x, op: linear, in: x, features: 10, bias: false, name: out}\n"
+    "    out: x\n"
+    "main:\n"
+    "  in: [x, labels]\n"
+    "  nodes:\n"
+    "    - {as: logits, call: model, in: x}\n"
+    "    - {as: loss, op: cross_entropy, in: [logits, labels]}\n"
+    "  out: [loss, logits]\n";
+
+/* ------------------------------------------------------------------ whole steps */
+
+#define ARGS(...)                                                                                  \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define CASE(name, strategy_, events)                                                              \
+    static void name(void **state)                                                                 \
+    {                                                                                              \
+        static const struct plm_strategy strategy = strategy_;                                     \
+        test_steps_expect(network, &strategy, events);                                             \
+    }
+#include "deepspeed-steps.def"
+#undef CASE
+
+/* ------------------------------------------------------------------ the rank that is shown */
+
+/* of 28600 + 2420 + 24200 … elements in two parts, the second has a part of more parameters */
+static void the_rank_that_keeps_most_is_shown(void **state)
+{
+    static const struct plm_strategy strategy = {
+        .parallel = { .zero = 2, .gpus = 4 },
+        .optimizer = PLM_OPTIMIZER_SGD,
+    };
+    struct test_steps t;
+    size_t count;
+
+    assert_int_equal(test_steps_run(&t, network, &strategy), PLM_OK);
+    const char *const *warnings = train_warnings(t.run, &count);
+
+    assert_int_equal(count, 1);
+    assert_non_null(strstr(warnings[0], "zero: rank 1 is shown"));
+    test_steps_finish(&t);
+}
+
+/* ------------------------------------------------------------------ what is refused */
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+    static const struct {
+        struct plm_strategy strategy;
+        const char *part;
+    } cases[] = {
+        { { .parallel = { .zero = 2 } }, "needs --gpus N" },
+        { { .parallel = { .zero = 4, .gpus = 2 } }, "the stage is 1, 2 or 3" },
+        { { .parallel = { .zero = 1, .gpus = 2 }, .precision = PLM_PRECISION_AMP_BF16 },
+          "casts the parameters itself" },
+        { { .parallel = { .zero = 1, .gpus = 2 }, .optimizer = PLM_OPTIMIZER_NONE },
+          "no optimizer to share" },
+        { { .parallel = { .zero = 1, .gpus = 2 }, .optimizer = PLM_OPTIMIZER_ADAFACTOR },
+          "gets flat ones" },
+        { { .parallel = { .zero = 1, .gpus = 2 }, .optimizer = PLM_OPTIMIZER_ADAGRAD },
+          "made twice" },
+        { { .parallel = { .zero = 1, .gpus = 2 }, .channels_last = true }, "--channels-last" },
+        { { .parallel = { .zero = 1, .gpus = 2 }, .eval = true }, "leave out --eval" },
+        { { .parallel = { .zero = 1, .gpus = 2 }, .zero_grad = PLM_ZERO_GRAD_ZERO },
+          "lets go of gradients itself" },
+        { { .parallel = { .zero = 1, .gpus = 2, .rank = 2, .has_rank = true } }, "from 0 to 1" },
+        { { .parallel = { .zero = 2, .gpus = 2, .deepspeed = { .offload = PLM_OFFLOAD_ALL } } },
+          "before stage 3" },
+        { { .parallel = { .zero = 2,
+                          .gpus = 2,
+                          .deepspeed = { .overlap_comm = PLM_SWITCH_TRUE,
+                                         .contiguous_gradients = PLM_SWITCH_FALSE } } },
+          "one buffer more" },
+        { { .parallel = { .zero = 2, .gpus = 2, .ddp = 2 } }, "exclude each other" },
+        { { .parallel = { .zero = 2, .gpus = 2, .fsdp = 2 } }, "exclude each other" },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct plm_strategy strategy = cases[i].strategy;
+
+        if (i != 3 && strategy.optimizer == PLM_OPTIMIZER_NONE)
+            strategy.optimizer = PLM_OPTIMIZER_SGD;
+        test_steps_refused(&strategy, network, cases[i].part);
+    }
+}
+
+/* ------------------------------------------------------------------ configuration files */
+
+/* read_text() - the strategy that @text makes of @strategy */
+static enum plm_status read_text(const char *text,
+                                 struct plm_strategy *strategy,
+                                 struct plm_error *error)
+{
+    static const char name[] = "test-deepspeed.json";
+    FILE *file = fopen(name, "w");
+
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    enum plm_status status = plm_deepspeed_read(name, strategy, error);
+
+    remove(name);
+    return status;
+}
+
+static void a_configuration_fills_in_the_strategy(void **state)
+{
+    static const char text[] =
+        "{\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": 4,\n"
+        " \"gradient_accumulation_steps\": 2, \"gradient_clipping\": 0.5,\n"
+        " \"bf16\": {\"enabled\": true, \"check_grad_overflow\": false},\n"
+        " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": \"auto\"}},\n"
+        " \"scheduler\": {\"type\": \"WarmupLR\"}, \"steps_per_print\": 10,\n"
+        " \"zero_optimization\": {\"stage\": 3, \"overlap_comm\": false,\n"
+        "  \"reduce_bucket_size\": 5e7, \"stage3_param_persistence_threshold\": 0,\n"
+        "  \"stage3_prefetch_bucket_size\": \"auto\", \"sub_group_size\": 1e9,\n"
+        "  \"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true},\n"
+        "  \"offload_param\": {\"device\": \"none\"}}}\n";
+    struct plm_strategy s = { 0 };
+    struct plm_error error;
+
+    assert_int_equal(read_text(text, &s, &error), PLM_OK);
+    assert_int_equal(s.batch, 4);
+    assert_int_equal(s.accumulate, 2);
+    assert_true(s.clip_grad_norm == 0.5);
+    assert_int_equal(s.precision, PLM_PRECISION_BF16);
+    assert_int_equal(s.optimizer, PLM_OPTIMIZER_ADAMW_FUSED);
+    assert_int_equal(s.parallel.zero, 3);
+    assert_int_equal(s.parallel.deepspeed.overlap_comm, PLM_SWITCH_FALSE);
+    assert_int_equal(s.parallel.deepspeed.check_grad_overflow, PLM_SWITCH_FALSE);
+    assert_int_equal(s.parallel.deepspeed.reduce_bucket_size, 50000000);
+    assert_int_equal(s.parallel.deepspeed.param_persistence_threshold, PLM_DEEPSPEED_NONE);
+    assert_int_equal(s.parallel.deepspeed.prefetch_bucket_size, 0);
+    assert_int_equal(s.parallel.deepspeed.sub_group_size, 1000000000);
+    assert_int_equal(s.parallel.deepspeed.offload, PLM_OFFLOAD_OPTIMIZER);
+}
+
+static void a_configuration_is_refused_where_it_stands(void **state)
+{
+    static const struct {
+        const char *text, *part;
+        unsigned line, column;
+    } cases[] = {
+        { "{\"bf16\": {\"enabled\": true}}", "'stage' of 'zero_optimization' is missing", 1, 1 },
+        { "{\"zero_optimization\": {\"stage\": 0}}", "stage 1, 2 or 3", 1, 33 },
+        { "{\"zero_optimization\": {\"stage\": 4}}", "stage 1, 2 or 3", 1, 33 },
+        { "{\"zero_optimization\":\n {\"stag\": 2}}", "did you mean 'stage'?", 2, 3 },
+        { "{\"zero_optimisation\": {\"stage\": 2}}", "did you mean 'zero_optimization'?", 1, 2 },
+        { "{\"zero_optimization\": {\"stage\": 2, \"zero_quantized_gradients\": true}}",
+          "not modelled", 1, 64 },
+        { "{\"zero_optimization\": {\"stage\": 3,\n\"offload_param\": {\"device\": \"nvme\"}}}",
+          "nvme is not modelled", 2, 29 },
+        { "{\"zero_optimization\": {\"stage\": 2, \"reduce_bucket_size\": \"big\"}}",
+          "a number was expected", 1, 58 },
+        { "{\"zero_optimization\": {\"stage\": 2, \"overlap_comm\": 1}}", "true or false", 1, 52 },
+        { "{\"zero_optimization\": {\"stage\": 2}, \"optimizer\": {\"type\": \"Muon\"}}",
+          "Adam, AdamW, SGD and RMSprop are modelled", 1, 59 },
+        { "{\"zero_optimization\": {\"stage\": 2}, \"amp\": {\"enabled\": true}}", "not modelled",
+          1, 56 },
+        { "{\"zero_optimization\": {\"stage\": 2},\n\"data_types\": {\"grad_accum_dtype\": \"fp32\"}}",
+          "not modelled", 2, 36 },
+        { "{\"zero_optimization\": {\"stage\": 2}, \"optimizer\": {}}", "'type' is missing", 1,
+          50 },
+        { "[1]", "a mapping was expected", 1, 1 },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct plm_strategy s = { 0 };
+        struct plm_error error;
+
+        assert_int_not_equal(read_text(cases[i].text, &s, &error), PLM_OK);
+        if (!strstr(error.message, cases[i].part) || error.line != cases[i].line ||
+            error.column != cases[i].column)
+            fail_msg("%s: %u:%u: %s", cases[i].text, error.line, error.column, error.message);
+        assert_int_equal(s.parallel.zero, 0);
+    }
+}
+
+static void an_option_and_the_configuration_must_agree(void **state)
+{
+    struct plm_strategy s = { .batch = 8 }, zero = { .parallel = { .zero = 1 } };
+    struct plm_error error;
+
+    assert_int_equal(read_text("{\"train_micro_batch_size_per_gpu\": 4}", &s, &error), PLM_E_USAGE);
+    assert_non_null(strstr(error.message, "'train_micro_batch_size_per_gpu' is 4; --batch says 8"));
+    assert_int_equal(read_text("{\"zero_optimization\": {\"stage\": 2}}", &zero, &error),
+                     PLM_E_USAGE);
+    assert_non_null(strstr(error.message, "--zero says otherwise"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define CASE(name, strategy, events) cmocka_unit_test(name),
+#include "deepspeed-steps.def"
+#undef CASE
+        cmocka_unit_test(the_rank_that_keeps_most_is_shown),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(a_configuration_fills_in_the_strategy),
+        cmocka_unit_test(a_configuration_is_refused_where_it_stands),
+        cmocka_unit_test(an_option_and_the_configuration_must_agree),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -10,7 +10,7 @@
   --worst N           how many of the worst to list (default 15)
 A case that does not run, or whose verdict is wrong, counts as inexact. A case with `minimum_capacity` is also run at that capacity, where it must fit, and 2 MiB below, where it must not.
 Exit status 0 when every case ran (whatever the errors), 1 when one did not."""
-import argparse, concurrent.futures, csv, json, os, re, shlex, shutil, subprocess, sys
+import argparse, concurrent.futures, csv, hashlib, json, os, re, shlex, shutil, subprocess, sys, tempfile, threading
 MiB = 1 << 20
 CONTEXT = 480*MiB          # what the ghost GPU takes for the context
 MODELS = {  # workload of the reference -> (zoo model, its dims and options)
@@ -52,9 +52,17 @@ def command(case, exe, usable=None):
     if c.get('ckpt'): a += ['--checkpoint', 'full']
     if c.get('set_to_none') is False: a += ['--zero-grad', 'zero']
     a += c.get('arguments', [])
+    if 'deepspeed' in c: a += ['--deepspeed', written(c['deepspeed'])]
     if case['alloc_conf']: a += ['--allocator', case['alloc_conf']]
     if case.get('cudnn') == 'none': a += ['--cudnn-workspace', 'none']
     return a
+def written(config):
+    "a file with this DeepSpeed configuration, the same name for the same one"
+    text = json.dumps(config); path = os.path.join(tempfile.gettempdir(), f'plimsoll-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json')
+    if not os.path.exists(path):
+        with open(f'{path}.{threading.get_ident()}', 'w') as f: f.write(text)
+        os.replace(f.name, path)
+    return path
 def ask(argv):
     "-> (answer, error)"
     try: p = subprocess.run(argv, capture_output=True, text=True, timeout=120)

@@ -81,6 +81,25 @@ static enum plm_status read_whole(
     return PLM_OK;
 }
 
+/* agree() - a number that an option has given too must be the same */
+static enum plm_status agree(struct context *c,
+                             const char *key,
+                             const struct yaml_node *value,
+                             const char *option,
+                             int64_t *field)
+{
+    int64_t number;
+    enum plm_status status = read_whole(c, key, value, 1, &number);
+
+    if (status)
+        return status;
+    if (*field > 0 && *field != number)
+        return plm_fail_at(c->reterr, PLM_E_USAGE, value->at, "'%s' is %lld; --%s says %lld", key,
+                           (long long)number, option, (long long)*field);
+    *field = number;
+    return PLM_OK;
+}
+
 /* read_size() - elements: of a field in which 0 stands for the default */
 static enum plm_status read_size(struct context *c,
                                  const char *key,
@@ -100,12 +119,16 @@ static enum plm_status read_switch(struct context *c,
                                    const struct yaml_node *value,
                                    enum plm_switch *field)
 {
-    bool on;
+    bool on = false;
     enum plm_status status = decode_bool(value, key, &on, c->reterr);
+    enum plm_switch read = on ? PLM_SWITCH_TRUE : PLM_SWITCH_FALSE;
 
-    if (!status)
-        *field = on ? PLM_SWITCH_TRUE : PLM_SWITCH_FALSE;
-    return status;
+    if (status)
+        return status;
+    if (*field != PLM_SWITCH_DEFAULT && *field != read)
+        return refuse(c, key, value, "an option says otherwise");
+    *field = read;
+    return PLM_OK;
 }
 
 /* refuse_true() - what would change the device's memory in a way that is not modelled */
@@ -251,7 +274,7 @@ static enum plm_status reduce_bucket_size(struct context *c,
                                           const char *key,
                                           const struct yaml_node *value)
 {
-    return read_whole(c, key, value, 1, &deepspeed_of(c)->reduce_bucket_size);
+    return agree(c, key, value, "zero-bucket", &deepspeed_of(c)->reduce_bucket_size);
 }
 
 static enum plm_status stage(struct context *c, const char *key, const struct yaml_node *value)
@@ -395,9 +418,12 @@ static enum plm_status enable(struct context *c,
     bool on;
     enum plm_status status = decode_bool(value, "enabled", &on, c->reterr);
 
-    if (!status && on)
-        strategy_of(c)->precision = precision;
-    return status;
+    if (status || !on)
+        return status;
+    if (strategy_of(c)->precision != PLM_PRECISION_FP32 && strategy_of(c)->precision != precision)
+        return refuse(c, "enabled", value, "--precision says otherwise");
+    strategy_of(c)->precision = precision;
+    return PLM_OK;
 }
 
 static enum plm_status enable_bf16(struct context *c,
@@ -480,25 +506,6 @@ static enum plm_status data_types(struct context *c, const char *key, const stru
 
 /* ------------------------------------------------------------------ batch, clipping, optimizer */
 
-/* agree() - a number that an option has given too must be the same */
-static enum plm_status agree(struct context *c,
-                             const char *key,
-                             const struct yaml_node *value,
-                             const char *option,
-                             int64_t *field)
-{
-    int64_t number;
-    enum plm_status status = read_whole(c, key, value, 1, &number);
-
-    if (status)
-        return status;
-    if (*field > 0 && *field != number)
-        return plm_fail_at(c->reterr, PLM_E_USAGE, value->at, "'%s' is %lld; --%s says %lld", key,
-                           (long long)number, option, (long long)*field);
-    *field = number;
-    return PLM_OK;
-}
-
 static enum plm_status micro_batch(struct context *c,
                                    const char *key,
                                    const struct yaml_node *value)
@@ -522,6 +529,8 @@ static enum plm_status clipping(struct context *c, const char *key, const struct
         return status;
     if (norm < 0)
         return refuse(c, key, value, "a norm from 0 was expected");
+    if (strategy_of(c)->clip_grad_norm > 0 && strategy_of(c)->clip_grad_norm != norm)
+        return refuse(c, key, value, "--clip-grad-norm says otherwise");
     strategy_of(c)->clip_grad_norm = norm;
     deepspeed_of(c)->no_clipping = norm == 0;
     return PLM_OK;
@@ -621,13 +630,43 @@ static const struct key root_keys[] = {
     { "sequence_parallel_size", refuse_above_1 },
 };
 
+/* check_batch() - train_batch_size is micro-batch × micro-batches × ranks; it gives the first when that is missing */
+static enum plm_status check_batch(struct context *c, const struct yaml_node *root)
+{
+    const struct yaml_node *value = yaml_get(root, "train_batch_size");
+    struct plm_strategy *s = strategy_of(c);
+    int64_t whole, micros = s->accumulate > 0 ? s->accumulate : 1;
+
+    if (!value || is_auto(value) || s->parallel.gpus < 1)
+        return PLM_OK;
+    enum plm_status status = read_whole(c, "train_batch_size", value, 1, &whole);
+
+    if (status)
+        return status;
+    if (s->batch == 0 && whole % micros == 0 && whole / micros % s->parallel.gpus == 0)
+        s->batch = whole / micros / s->parallel.gpus;
+    if (s->batch > 0 && whole % s->batch == 0 && whole / s->batch % micros == 0 &&
+        whole / s->batch / micros == s->parallel.gpus)
+        return PLM_OK;
+    if (s->batch == 0)
+        return plm_fail_at(c->reterr, PLM_E_USAGE, value->at,
+                           "'train_batch_size' is %lld, which %lld × %lld (micro-batches × GPUs) "
+                           "do not divide",
+                           (long long)whole, (long long)micros, (long long)s->parallel.gpus);
+    return plm_fail_at(c->reterr, PLM_E_USAGE, value->at,
+                       "'train_batch_size' is %lld, and not micro-batch × micro-batches × GPUs, "
+                       "%lld × %lld × %lld",
+                       (long long)whole, (long long)s->batch, (long long)micros,
+                       (long long)s->parallel.gpus);
+}
+
 /* check_root() - a file without ZeRO is not one for this */
 static enum plm_status check_root(struct context *c, const struct yaml_node *root)
 {
     const struct yaml_node *zero = yaml_get(root, "zero_optimization");
 
     if (strategy_of(c)->parallel.zero > 0)
-        return PLM_OK;
+        return check_batch(c, root);
     return plm_fail_at(c->reterr, PLM_E_USAGE, zero ? zero->at : root->at,
                        "'stage' of 'zero_optimization' is missing: stage 1, 2 or 3 of ZeRO is "
                        "modelled, not stage 0");

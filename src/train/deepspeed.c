@@ -22,6 +22,9 @@ enum {
     SUB_GROUP_SIZE = 1000000000,
 };
 
+/* each rank pads each small parameter with a tensor of its own (stage 3) */
+enum { RANKS_MOST = 4096 };
+
 static struct deepspeed *deepspeed_of(struct run *run)
 {
     return run->wrapper_state;
@@ -118,6 +121,8 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
 
     if (p->gpus < 1)
         return plm_fail(reterr, PLM_E_USAGE, "zero: needs --gpus N, the number of ranks");
+    if (p->gpus > RANKS_MOST)
+        return plm_fail(reterr, PLM_E_USAGE, "zero: at most %d ranks", RANKS_MOST);
     if (p->pp > 1)
         return plm_fail(reterr, PLM_E_USAGE,
                         "zero: the pipeline of --pp is PyTorch's, which DeepSpeed cannot wrap");

@@ -272,6 +272,7 @@ void zero3_wrap(struct deepspeed *ds)
     struct schedule *schedule;
 
     cut_up(zero3);
+    g->path = 0;
     zero3_find_modules(zero3);
     for (uint32_t i = 0; i < zero3->param_count; i++)
         zero3->places[i] = (struct leaf_place){ zero3->params[i].param->tensor, i };

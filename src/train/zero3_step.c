@@ -145,6 +145,7 @@ static void gather_persistent(struct zero3 *zero3)
         if (zero3->params[i].persists)
             small[count++] = i;
     zero3_gather_now(zero3, small, count);
+    zero3->ds->run->ghost.path = 0;
     pool_free(pool, small, size);
 }
 

@@ -113,6 +113,32 @@ status 2 plan mlp --device t4 --pp 9223372036854775807
 says "pp: from 1 to 1048576 GPUs"
 status 2 estimate mlp --gradient-as-bucket-view
 says "gradient-as-bucket-view: needs --ddp N"
+status 2 estimate mlp --zero-offload optimizer
+says "zero-offload: needs --zero STAGE"
+status 2 estimate mlp --zero-bucket 1000
+says "zero-bucket: needs --zero STAGE"
+status 2 estimate mlp --zero-overlap true
+says "zero-overlap: needs --zero STAGE"
+status 2 estimate mlp --zero-offload disk --zero 2 --gpus 2
+says "accepted: none, optimizer, all"
+status 2 estimate mlp --zero 2
+says "zero: needs --gpus N, the number of ranks"
+status 2 estimate mlp --zero 2 --gpus 100000
+says "zero: at most 4096 ranks"
+status 2 estimate mlp --zero 2 --gpus 4 --tp 2
+says "--tp and --zero exclude each other"
+status 2 estimate mlp --zero 2 --gpus 4 --pp 2
+says "DeepSpeed cannot wrap"
+status 2 estimate mlp --deepspeed no-such.json --gpus 2
+says "no-such.json"
+status 0 estimate mlp --zero 3 --gpus 4096 --zero-offload all --zero-bucket 1000000 --zero-overlap false
+prints "zero-offload all"
+printf '{"zero_optimization": {"stage": 2}, "train_batch_size": 48}' >"$folder/zero.json"
+status 0 estimate mlp --deepspeed "$folder/zero.json" --gpus 4 --accumulate 2
+prints "batch 6,"
+printf '{"zero_optimization": {"stage": 2}, "train_batch_size": 50}' >"$folder/zero.json"
+status 2 estimate mlp --deepspeed "$folder/zero.json" --gpus 4
+says "zero.json:1:57: 'train_batch_size' is 50, which 1 × 4"
 status 2 estimate mlp --device T4.
 says "did you mean 't4'?"
 status 2 estimate mlp --set width

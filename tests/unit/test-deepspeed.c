@@ -213,6 +213,23 @@ static void an_option_and_the_configuration_must_agree(void **state)
     assert_int_equal(read_text("{\"zero_optimization\": {\"stage\": 2}}", &zero, &error),
                      PLM_E_USAGE);
     assert_non_null(strstr(error.message, "--zero says otherwise"));
+    struct plm_strategy whole = { .batch = 4, .accumulate = 2, .parallel = { .gpus = 8 } };
+
+    assert_int_equal(read_text("{\"zero_optimization\": {\"stage\": 2}, \"train_batch_size\": 64}",
+                               &whole, &error),
+                     PLM_OK);
+    assert_int_equal(read_text("{\"zero_optimization\": {\"stage\": 2}, \"train_batch_size\": 60}",
+                               &whole, &error),
+                     PLM_E_USAGE);
+    assert_non_null(strstr(error.message, "4 × 2 × 8"));
+    struct plm_strategy half = { .precision = PLM_PRECISION_BF16 };
+
+    assert_int_equal(read_text("{\"fp16\": {\"enabled\": true}}", &half, &error), PLM_E_USAGE);
+    assert_non_null(strstr(error.message, "--precision says otherwise"));
+    struct plm_strategy clipped = { .clip_grad_norm = 0.5 };
+
+    assert_int_equal(read_text("{\"gradient_clipping\": 1.0}", &clipped, &error), PLM_E_USAGE);
+    assert_non_null(strstr(error.message, "--clip-grad-norm says otherwise"));
 }
 
 int main(void)

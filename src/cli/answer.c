@@ -1,4 +1,5 @@
 /* cli/answer.c - the answer's way out, checked */
+#include <signal.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -11,6 +12,21 @@ const struct renderer *answer_renderer(const struct cli *cli)
     if (cli->options.json)
         return &renderer_json;
     return cli->options.csv ? &renderer_csv : &renderer_text;
+}
+
+enum plm_status answer_save(const char *path,
+                            const char *data,
+                            size_t length,
+                            struct plm_error *reterr)
+{
+    sigset_t all, before;
+    enum plm_status status;
+
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    status = save_file(path, data, length, reterr);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return status;
 }
 
 enum exit_status answer_write(const struct cli *cli,
@@ -26,7 +42,7 @@ enum exit_status answer_write(const struct cli *cli,
         return EXIT_TROUBLE;
     }
     if (cli->options.output)
-        written = save_file(cli->options.output, buf_string(answer), answer->length, &error);
+        written = answer_save(cli->options.output, buf_string(answer), answer->length, &error);
     else if (cli->stdout_closed)
         written = plm_fail(&error, PLM_E_IO, "cannot write to standard output: it is closed");
     else

@@ -18,4 +18,10 @@ enum exit_status answer_write(const struct cli *cli,
                               const struct buf *answer,
                               enum exit_status status);
 
+/* answer_save() - save_file() with signals kept back meanwhile, so that an interruption leaves no half of a file */
+PLM_MUST_CHECK enum plm_status answer_save(const char *path,
+                                           const char *data,
+                                           size_t length,
+                                           struct plm_error *reterr);
+
 #endif

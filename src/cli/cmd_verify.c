@@ -4,7 +4,6 @@
  * The plan is an estimate for the GPU's own profile, unless --device names another; the batch is that of --batch, or the largest that is
  * safe. What was seen is kept in the profile.
  */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -18,7 +17,6 @@
 #include "cli/talk.h"
 #include "plimsoll/calibrate.h"
 #include "plimsoll/verify.h"
-#include "report/save.h"
 #include "report/verify.h"
 
 enum {
@@ -269,22 +267,6 @@ static const char *profile_path(struct verifying *v)
     return buf_string(&path);
 }
 
-/* save() - with signals kept back, so that no half of a profile is left */
-static enum plm_status save(const char *path,
-                            const char *text,
-                            size_t length,
-                            struct plm_error *reterr)
-{
-    sigset_t all, before;
-    enum plm_status status;
-
-    sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, &before);
-    status = save_file(path, text, length, reterr);
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    return status;
-}
-
 static enum plm_status keep(struct verifying *v,
                             struct verify_report *report,
                             struct plm_error *reterr)
@@ -310,7 +292,7 @@ static enum plm_status keep(struct verifying *v,
         return PLM_OK;
     status = plm_profile_add(cli->context, path, plans, count, &text, &length, reterr);
     if (status == PLM_OK)
-        status = save(path, text, length, reterr);
+        status = answer_save(path, text, length, reterr);
     if (status == PLM_OK)
         status = plm_device_find(cli->context, path, &after, reterr);
     if (status != PLM_OK)

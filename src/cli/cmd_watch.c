@@ -15,6 +15,8 @@
 #include "cli/talk.h"
 #include "cli/watch_loop.h"
 
+enum { LARGEST_FILE = 1 << 30 };
+
 static const double INTERVAL = 0.5, INTERVAL_LEAST = 0.01, INTERVAL_MOST = 3600; /* seconds */
 static const double MARGIN_SHARE = 0.05; /* of the device's memory */
 
@@ -199,7 +201,7 @@ static enum exit_status write_data(struct cli *cli,
                                    const struct watch_report *report,
                                    enum exit_status status)
 {
-    struct buf data = { .arena = &cli->arena };
+    struct buf data = { .arena = &cli->arena, .maximum = LARGEST_FILE };
 
     if (cli->options.json)
         watch_json(report, &data);

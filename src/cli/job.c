@@ -156,5 +156,4 @@ void job_suspend(void)
 void job_finish(struct job *job)
 {
     close(job->signals);
-    sigprocmask(SIG_SETMASK, &job->before, NULL);
 }

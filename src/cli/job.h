@@ -43,7 +43,7 @@ enum job_event job_wait(struct job *job, double seconds);
 /* job_suspend() - stop as the terminal asked, until it lets go on */
 void job_suspend(void);
 
-/* job_finish() - signals have their usual effect again */
+/* job_finish() - signals stay kept back until the program ends: what was seen is still to be written */
 void job_finish(struct job *job);
 
 #endif

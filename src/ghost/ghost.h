@@ -72,6 +72,7 @@ struct autocast {
     size_t cache_count, cache_capacity;
 };
 
+enum { GHOST_BUFFERS = 4 };
 enum { GHOST_THREADS = 2 }; /* the main thread and the autograd engine's */
 
 struct ghost {
@@ -98,7 +99,7 @@ struct ghost {
     struct frame *frame; /* the innermost checkpoint whose hooks are active */
     struct tensor *blas_workspace[GHOST_THREADS], *lt_workspace[GHOST_THREADS]; /* where cached */
 
-    struct tensor *memory_buffer[DTYPE_COUNT]; /* lent again and again (ops/memory_buffer.h) */
+    struct tensor *memory_buffer[GHOST_BUFFERS][DTYPE_COUNT]; /* lent again and again (ops/memory_buffer.h) */
 
     /* called after a leaf has accumulated a gradient (post-hook of AccumulateGrad); NULL: nobody listens */
     void (*accumulated)(void *context, struct tensor *leaf);

@@ -8,9 +8,9 @@
 #include "ops/ops.h"
 #include "ops/shapes.h"
 
-struct tensor *memory_buffer(struct ghost *g, enum dtype dtype, unsigned dims, const int64_t *sizes)
+static struct tensor *lend(
+    struct ghost *g, struct tensor **buffer, enum dtype dtype, unsigned dims, const int64_t *sizes)
 {
-    struct tensor **buffer = &g->memory_buffer[dtype];
     int64_t numel, strides[TENSOR_DIMS];
 
     if (g->halt)
@@ -31,6 +31,11 @@ struct tensor *memory_buffer(struct ghost *g, enum dtype dtype, unsigned dims, c
     return *buffer ? tensor_view(*buffer, dims, sizes, strides) : NULL;
 }
 
+struct tensor *memory_buffer(struct ghost *g, enum dtype dtype, unsigned dims, const int64_t *sizes)
+{
+    return lend(g, &g->memory_buffer[0][dtype], dtype, dims, sizes);
+}
+
 void op_memory_buffer(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     int64_t sizes[TENSOR_DIMS];
@@ -38,7 +43,15 @@ void op_memory_buffer(struct ghost *g, const struct op_args *args, struct tensor
 
     if (!args->in[0] || !shape_attr(g, args, KEY_SHAPE, &dims, sizes))
         return;
+    int64_t number = op_int(args, KEY_NUM);
     enum dtype dtype = op_dtype(g, args);
 
-    ret[0] = memory_buffer(g, dtype == DTYPE_COUNT ? args->in[0]->dtype : dtype, dims, sizes);
+    if (number < 1 || number > GHOST_BUFFERS) {
+        ghost_fail(g, PLM_E_MODEL, "'num' is %lld; 1 to %d were expected", (long long)number,
+                   GHOST_BUFFERS);
+        return;
+    }
+    if (dtype == DTYPE_COUNT)
+        dtype = args->in[0]->dtype;
+    ret[0] = lend(g, &g->memory_buffer[number - 1][dtype], dtype, dims, sizes);
 }

@@ -87,6 +87,8 @@ void op_parallel_embedding(struct ghost *g, const struct op_args *args, struct t
     TENSOR_AUTO *turned = view_transpose(rows, 0, 1);
     TENSOR_AUTO *dense = view_contiguous(turned);
 
+    tensor_drop(tensor_take(&rows));
+    tensor_drop(tensor_take(&turned));
     ret[0] =
         split ? parallel_reduced(dense, args->ranks, args->sequence_parallel) : tensor_take(&dense);
 }

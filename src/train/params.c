@@ -265,9 +265,11 @@ static void forget(struct ghost *g, struct schedule *schedule)
         tensor_drop(g->lt_workspace[i]);
         g->blas_workspace[i] = g->lt_workspace[i] = NULL;
     }
-    for (unsigned i = 0; i < DTYPE_COUNT; i++) {
-        tensor_drop(g->memory_buffer[i]);
-        g->memory_buffer[i] = NULL;
+    for (unsigned i = 0; i < GHOST_BUFFERS * DTYPE_COUNT; i++) {
+        struct tensor **buffer = &g->memory_buffer[i / DTYPE_COUNT][i % DTYPE_COUNT];
+
+        tensor_drop(*buffer);
+        *buffer = NULL;
     }
     g->schedule = schedule;
     g->op_count = 0;

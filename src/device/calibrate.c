@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/units.h"
 #include "device/calibrate.h"
 #include "device/calibrate_child.h"
 #include "device/framework.h"
@@ -444,77 +443,4 @@ enum plm_status calibrate_run(const struct calibrate_options *options,
     result.context = measured_context(&result.measured);
     *ret_calibration = result;
     return PLM_OK;
-}
-
-/* ------------------------------------------------------------------ which GPUs are here */
-
-enum plm_status calibrate_gpus(struct cuda_identity *gpus,
-                               size_t most,
-                               size_t *ret_count,
-                               struct plm_error *reterr)
-{
-    struct child child;
-    const char *line = NULL;
-    size_t count = 0;
-    enum plm_status status = child_start(&child, job_gpus, NULL, reterr);
-
-    if (status != PLM_OK)
-        return status;
-    do {
-        const char *rest;
-        struct cuda_identity gpu = { 0 };
-
-        status = child_line(&child, WATCHDOG, &line, reterr);
-        rest = status == PLM_OK && line ? after(line, "error") : NULL;
-        if (rest)
-            status = plm_fail(reterr, PLM_E_DEVICE, "%s", rest);
-        rest = status == PLM_OK && line ? after(line, "gpu") : NULL;
-        if (rest && count < most &&
-            sscanf(rest, "%15s %15s %47s %127[^\n]", gpu.driver, gpu.cuda, gpu.uuid, gpu.name) ==
-                4) {
-            if (strcmp(gpu.uuid, "-") == 0)
-                gpu.uuid[0] = '\0';
-            gpus[count++] = gpu;
-        }
-    } while (status == PLM_OK && line);
-    child_stop(&child);
-    if (status == PLM_OK)
-        *ret_count = count;
-    return status;
-}
-
-/* ------------------------------------------------------------------ the profile */
-
-const char *calibrate_name(const char *uuid, const char *driver, struct arena *arena)
-{
-    struct buf name = { .arena = arena };
-
-    buf_printf(&name, "%s-%s", *uuid ? uuid : "GPU", driver);
-    return buf_string(&name);
-}
-
-/* Required keys with closing quotes come last: a file that was cut is then no profile, wherever it ends. */
-void calibrate_write(const struct calibration *c, struct buf *out)
-{
-    const struct measured *m = &c->measured;
-    const struct figure *framework = measured_figure(m, FIGURE_FRAMEWORK, 0);
-    char context[UNITS_TEXT], libraries[UNITS_TEXT], own[UNITS_TEXT];
-
-    buf_printf(out, "# written by plimsoll calibrate; plimsoll-device(5) describes it\n");
-    buf_printf(out, "plimsoll: 1\ndevice: %s\ntitle: ",
-               calibrate_name(c->identity.uuid, c->identity.driver, out->arena));
-    measured_quote(out, c->identity.name);
-    buf_printf(out, "\ncalibrated: %s\n", m->date);
-    measured_write(m, out);
-    buf_printf(out,
-               "compute_capability: %d.%d\nprocessors: %d\nthreads_per_processor: %d\n"
-               "total: %" PRIu64 "\ntotal_source: \"measured: cudaMemGetInfo\"\n",
-               c->capability / 10, c->capability % 10, c->processors, c->threads_per_processor,
-               c->total);
-    buf_printf(out,
-               "context: %" PRIu64 "\ncontext_source: \"measured: a CUDA context of %s, %s of "
-               "libraries, and %s of the framework's own kernels\"\n",
-               c->context, units_format_bytes(m->context, context),
-               units_format_bytes(m->libraries, libraries),
-               framework ? units_format_bytes((plm_bytes)framework->value, own) : "nothing");
 }

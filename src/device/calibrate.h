@@ -24,8 +24,8 @@ struct calibration {
 struct calibrate_options {
     struct probe_options probe;
     const char *python; /* whose PyTorch trains a small model; NULL: none */
-    double watchdog;  /* seconds without a word after which a child is ended; 0: 30 */
-    const char *date; /* UTC */
+    double watchdog;    /* seconds without a word after which a child is ended; 0: 30 */
+    const char *date;   /* UTC */
     void (*progress)(void *context, const char *what, unsigned done, unsigned total);
     void *progress_context;
 };

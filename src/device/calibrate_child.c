@@ -23,7 +23,7 @@ static enum plm_status begin(struct job *job,
                              const struct child_voice *voice,
                              const struct probe_options *options)
 {
-    int count = 0;
+    int count = 0, integrated = 0;
     enum plm_status status;
 
     *job = (struct job){ .probe = { .voice = voice,
@@ -40,6 +40,14 @@ static enum plm_status begin(struct job *job,
     if (status == PLM_OK && options->ordinal >= count)
         status = plm_fail(&job->error, PLM_E_DEVICE, "there is no device %d: %s", options->ordinal,
                           count == 1 ? "the only one is 0" : "they are counted from 0");
+    if (status == PLM_OK)
+        status = probe_check(&job->probe,
+                             job->cuda.cudaDeviceGetAttribute(
+                                 &integrated, CUDA_ATTRIBUTE_INTEGRATED, options->ordinal),
+                             "cudaDeviceGetAttribute");
+    if (status == PLM_OK && integrated)
+        status = plm_fail(&job->error, PLM_E_DEVICE,
+                          "the GPU has no memory of its own: filling it would take the host's");
     if (status == PLM_OK)
         status =
             probe_check(&job->probe, job->cuda.cudaSetDevice(options->ordinal), "cudaSetDevice");

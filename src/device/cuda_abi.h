@@ -34,6 +34,7 @@ enum cuda_error {
 /* enum cuda_attribute - cudaDeviceAttr and CUdevice_attribute */
 enum cuda_attribute {
     CUDA_ATTRIBUTE_PROCESSORS = 16,
+    CUDA_ATTRIBUTE_INTEGRATED = 18,
     CUDA_ATTRIBUTE_COMPUTE_MODE = 20,
     CUDA_ATTRIBUTE_ECC = 32,
     CUDA_ATTRIBUTE_L2_BYTES = 38,

@@ -4,10 +4,11 @@
 
 /* Free memory is looked at after every so many bytes; one look takes as long as a small cudaMalloc. */
 static const plm_bytes LOOK_EVERY = (plm_bytes)64 << 20;
-enum {
-    SLACK_PAGES = 2,
-    SAY_EVERY = 256
-}; /* blocks of a few bytes share granules that they do not count */
+enum { SAY_EVERY = 256 }; /* blocks */
+
+/* What the driver takes for itself meanwhile, such as page tables, is nobody else's: so much at least is allowed for. */
+static const plm_bytes SLACK_LEAST = (plm_bytes)16 << 20;
+/* blocks of a few bytes share granules that they do not count */
 
 enum plm_status hold_begin(struct probe *probe, struct hold *ret_hold)
 {
@@ -20,13 +21,17 @@ enum plm_status hold_begin(struct probe *probe, struct hold *ret_hold)
     return status;
 }
 
-/* look() - has free memory fallen by more than what is held? */
+/*
+ * look() - has free memory fallen by more than what is held?
+ *
+ * Less than half of what the limit leaves free does not matter: whoever needed it got it, and the other half is there still.
+ */
 static enum plm_status look(struct probe *probe, struct hold *hold, bool *ret_shrunk)
 {
-    plm_bytes now = 0;
+    plm_bytes now = 0, slack = num_max(SLACK_LEAST, (hold->free_before - hold->limit) / 2);
     enum plm_status status = probe_free_bytes(probe, &now);
 
-    *ret_shrunk = now + hold->taken + SLACK_PAGES * probe->page < hold->free_before;
+    *ret_shrunk = now + hold->taken + slack < hold->free_before;
     hold->checked = hold->taken;
     return status;
 }

@@ -90,3 +90,12 @@ enum plm_status probe_free_bytes(const struct probe *probe, plm_bytes *ret_free)
         *ret_free = free_bytes;
     return status;
 }
+
+enum plm_status probe_room(const struct probe *probe, plm_bytes *ret_room)
+{
+    plm_bytes free_bytes = 0;
+    enum plm_status status = probe_free_bytes(probe, &free_bytes);
+
+    *ret_room = (plm_bytes)((double)free_bytes * probe->options->max_fill);
+    return status;
+}

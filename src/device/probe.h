@@ -68,6 +68,9 @@ PLM_MUST_CHECK enum plm_status probe_check(const struct probe *probe, int error,
 /* probe_capability() - the compute capability; 86 is 8.6 */
 PLM_MUST_CHECK enum plm_status probe_capability(const struct probe *probe, int *ret);
 
+/* probe_room() - how much may be taken now: --max-fill of what is free */
+PLM_MUST_CHECK enum plm_status probe_room(const struct probe *probe, plm_bytes *ret_room);
+
 /* probe_free_bytes() - of the device, now */
 PLM_MUST_CHECK enum plm_status probe_free_bytes(const struct probe *probe, plm_bytes *ret_free);
 

@@ -84,16 +84,16 @@ static enum plm_status multiply(
                          "cublasGemmEx");
 }
 
-/* make_blocks() - for products of float32, the largest that a quarter of the free memory allows; and a workspace */
+/* make_blocks() - for products of float32, the largest that a quarter of what may be taken allows; and a workspace */
 static enum plm_status make_blocks(struct probe *probe, struct loaded *l)
 {
     const struct cuda *cuda = probe->cuda;
     void **blocks[] = { &l->c, &l->a, &l->b };
-    plm_bytes free_bytes = 0;
-    enum plm_status status = probe_free_bytes(probe, &free_bytes);
+    plm_bytes room = 0;
+    enum plm_status status = probe_room(probe, &room);
 
     l->side = 8 * SIDE;
-    while (l->side > SIDE / 8 && 12 * (plm_bytes)l->side * (plm_bytes)l->side > free_bytes / 4)
+    while (l->side > SIDE / 8 && 12 * (plm_bytes)l->side * (plm_bytes)l->side > room / 4)
         l->side /= 2;
     for (size_t i = 0; i < 3 && status == PLM_OK; i++) {
         size_t bytes = 4 * (size_t)l->side * (size_t)l->side;

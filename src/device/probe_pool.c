@@ -143,7 +143,7 @@ enum plm_status probe_pool(struct probe *probe)
                cuda->cudaMemPoolGetAttribute && cuda->cudaMemPoolTrimTo;
     int supported = 0;
     void *pool = NULL;
-    plm_bytes threshold = 0, free_bytes = 0;
+    plm_bytes threshold = 0, room = 0;
     enum plm_status status =
         probe_check(probe,
                     cuda->cudaDeviceGetAttribute(&supported, CUDA_ATTRIBUTE_MEMORY_POOLS,
@@ -159,12 +159,12 @@ enum plm_status probe_pool(struct probe *probe)
     if (status == PLM_OK)
         status = pool_number(probe, pool, CUDA_POOL_RELEASE_THRESHOLD, &threshold);
     if (status == PLM_OK)
-        status = probe_free_bytes(probe, &free_bytes);
+        status = probe_room(probe, &room);
     if (status != PLM_OK)
         return status;
     probe_say(probe, FIGURE_POOL_THRESHOLD, 0, (double)threshold);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && status == PLM_OK; i++)
-        if (sizes[i] * 4 < free_bytes)
+        if (sizes[i] * 4 < room)
             status = pool_block(probe, pool, sizes[i]);
     if (status == PLM_OK)
         status = probe_check(probe, cuda->cudaMemPoolTrimTo(pool, 0), "cudaMemPoolTrimTo");

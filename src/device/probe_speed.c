@@ -2,7 +2,7 @@
  * device/probe_speed.c - how fast the GPU is, by the kernels of calib/kernels.cu
  *
  * Each rate is taken over so many launches that they last some milliseconds, once to warm up and then several times; the figure is the
- * median. Working sets are at most a quarter of the free memory.
+ * median. Working sets are at most a quarter of what may be taken.
  */
 #include "base/num.h"
 #include "device/stopwatch.h"
@@ -23,7 +23,7 @@ struct kernels {
     void *module;
     struct stopwatch watch;
     int processors, capability;
-    plm_bytes free_bytes;
+    plm_bytes room; /* that the probes may take */
 };
 
 /* struct launch - one kernel with its arguments, times over */
@@ -116,7 +116,7 @@ static enum plm_status stream(struct probe *probe,
 static enum plm_status streaming(struct probe *probe, struct kernels *k)
 {
     const struct cuda *cuda = probe->cuda;
-    plm_bytes most = num_min(GIB, k->free_bytes / 4 / MIB * MIB);
+    plm_bytes most = num_min(GIB, k->room / 4 / MIB * MIB);
     void *to = NULL, *from = NULL;
     enum plm_status status = probe_check(probe, cuda->cudaMalloc(&to, most), "cudaMalloc");
 
@@ -187,7 +187,7 @@ static enum plm_status multiply(struct probe *probe, struct kernels *k)
     int most = SIDE_MAX;
     enum plm_status status = PLM_OK;
 
-    while (most > TILE && 3 * 4 * (plm_bytes)most * (plm_bytes)most > k->free_bytes / 4)
+    while (most > TILE && 3 * 4 * (plm_bytes)most * (plm_bytes)most > k->room / 4)
         most /= 2;
     for (size_t i = 0; i < 3 && status == PLM_OK; i++) {
         size_t bytes = 4 * (size_t)most * (size_t)most;
@@ -276,7 +276,8 @@ static enum plm_status load(struct probe *probe, struct kernels *k)
         status = probe_check(probe, cuda->cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     if (status == PLM_OK)
         status = probe_free_bytes(probe, &after);
-    k->free_bytes = after;
+    if (status == PLM_OK)
+        status = probe_room(probe, &k->room);
     if (status == PLM_OK)
         probe_say(probe, FIGURE_MODULE, 0, before > after ? (double)(before - after) : 0);
     return status;

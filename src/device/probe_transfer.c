@@ -66,11 +66,11 @@ static enum plm_status record_events(struct probe *probe)
 enum plm_status probe_calls(struct probe *probe)
 {
     static const plm_bytes sizes[] = { 512, 2 * MIB, 20 * MIB, 256 * MIB, 1024 * MIB };
-    plm_bytes free_bytes = 0;
-    enum plm_status status = probe_free_bytes(probe, &free_bytes);
+    plm_bytes room = 0;
+    enum plm_status status = probe_room(probe, &room);
 
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && status == PLM_OK; i++)
-        if (sizes[i] < free_bytes / 4)
+        if (sizes[i] < room / 4)
             status = allocate(probe, sizes[i]);
     return status == PLM_OK ? record_events(probe) : status;
 }
@@ -158,13 +158,13 @@ static enum plm_status copy_pinned(struct probe *probe, struct copying *c)
 enum plm_status probe_copies(struct probe *probe)
 {
     const struct cuda *cuda = probe->cuda;
-    plm_bytes free_bytes = 0;
+    plm_bytes room = 0;
     struct copying c = { .bytes = probe->options->quick ? 16 * MIB : 128 * MIB };
-    enum plm_status status = probe_free_bytes(probe, &free_bytes);
+    enum plm_status status = probe_room(probe, &room);
 
-    c.bytes = num_min(c.bytes, free_bytes / 4 / MIB * MIB);
+    c.bytes = num_min(c.bytes, room / 4 / MIB * MIB);
     if (status == PLM_OK && c.bytes == 0)
-        probe_skip(probe, FIGURE_H2D_PINNED, "too little memory is free");
+        probe_skip(probe, FIGURE_H2D_PINNED, "too little memory may be taken");
     if (status != PLM_OK || c.bytes == 0)
         return status;
     status = stopwatch_create(probe, &c.watch);
@@ -239,6 +239,7 @@ enum plm_status probe_peers(struct probe *probe)
 {
     const struct cuda *cuda = probe->cuda;
     const plm_bytes bytes = 64 * MIB;
+    plm_bytes room = 0;
     double rates[PEERS_MAX];
     size_t reached = 0;
     int count = 0;
@@ -247,6 +248,9 @@ enum plm_status probe_peers(struct probe *probe)
     enum plm_status status =
         probe_check(probe, cuda->cudaGetDeviceCount(&count), "cudaGetDeviceCount");
 
+    if (status == PLM_OK)
+        status = probe_room(probe, &room);
+    has = has && room / 4 > bytes;
     for (int peer = 0; has && peer < count && reached < PEERS_MAX && status == PLM_OK; peer++) {
         double rate = 0;
 

@@ -95,11 +95,11 @@ class Double:
         at += 8  # others
         processes = []
         for i in range(PROCESSES):
-            fields = struct.unpack_from(f'q{DEVICES}Q{len(KINDS)}q', data, at)
-            at += 8 * (1 + DEVICES + len(KINDS))
+            fields = struct.unpack_from(f'q{DEVICES}QQ{len(KINDS)}q', data, at)
+            at += 8 * (2 + DEVICES + len(KINDS))
             if fields[0]:
-                processes.append({'pid': fields[0], 'used': sum(fields[1:1 + DEVICES]),
-                                  **dict(zip(KINDS, fields[1 + DEVICES:]))})
+                processes.append({'pid': fields[0], 'used': sum(fields[1:1 + DEVICES]), 'most': fields[1 + DEVICES],
+                                  **dict(zip(KINDS, fields[2 + DEVICES:]))})
         assert at == len(data), 'the state file is not as world.h has it'
         return calls, processes
 

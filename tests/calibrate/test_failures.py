@@ -68,6 +68,10 @@ class Failures(unittest.TestCase):
         double = Double(devices=2)
         self.fails(double, double.calibrate('--quick', '--device', '2'), 'no device 2')
 
+    def test_a_gpu_that_shares_the_hosts_memory(self):
+        double = Double(integrated=1)
+        self.fails(double, double.calibrate('--quick'), 'no memory of its own')
+
     def test_a_busy_device(self):
         double = Double(compute_mode=2)
         self.fails(double, double.calibrate('--quick'), 'the GPU is busy')

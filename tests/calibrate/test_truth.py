@@ -81,6 +81,15 @@ class Truth(unittest.TestCase):
                 self.assertTrue(figure['at_least'])
             self.assertGreater(done.value('usable', 2 * MiB), limit - 2 * 2 * MiB)
 
+    def test_no_process_ever_holds_more_than_allowed(self):
+        for percent in (95, 40, 10):
+            double = Double(total='2GiB', context='100MiB')
+            done = double.calibrate('--max-fill', f'{percent}')
+            self.assertEqual(done.status, 0, done.err)
+            # beside the context: what may be taken, and what libraries and kernels take by themselves (world.h)
+            allowed = done.value('free') * percent / 100 + (100 + 8 + 16 + 32 + 8 + 2 + 4 + 32 + 4) * MiB
+            self.assertLessEqual(max(p['most'] for p in double.read_state()[1]), allowed)
+
     def test_holes_in_contiguous_memory_are_lost(self):
         paged = measured('--quick', total='2GiB')
         line = measured('--quick', total='2GiB', contiguous=1)

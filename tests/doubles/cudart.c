@@ -99,6 +99,9 @@ int cudaDeviceGetAttribute(int *value, int attribute, int device)
     case CUDA_ATTRIBUTE_PROCESSORS:
         *value = (int)s->processors;
         return 0;
+    case CUDA_ATTRIBUTE_INTEGRATED:
+        *value = (int)s->integrated;
+        return 0;
     case CUDA_ATTRIBUTE_COMPUTE_MODE:
         *value = (int)s->compute_mode;
         return 0;

@@ -76,7 +76,7 @@ static const struct {
     }
     INTEGER(devices),    INTEGER(driver),       INTEGER(runtime),  INTEGER(capability),
     INTEGER(processors), INTEGER(threads),      INTEGER(ecc),      INTEGER(compute_mode),
-    INTEGER(contiguous), INTEGER(coalesce),     INTEGER(reuse),    INTEGER(pools),
+    INTEGER(integrated), INTEGER(contiguous), INTEGER(coalesce),     INTEGER(reuse),    INTEGER(pools),
     INTEGER(vmm),        INTEGER(managed),
 }, sizes[] = {
     INTEGER(total),      INTEGER(others),       INTEGER(context),  INTEGER(module),
@@ -276,6 +276,8 @@ bool world_take(uint64_t bytes)
     if (world_free() < bytes + the_world.set.unusable)
         return false;
     the_world.self->used[the_world.device] += bytes;
+    if (the_world.self->used[the_world.device] > the_world.self->most)
+        the_world.self->most = the_world.self->used[the_world.device];
     return true;
 }
 

@@ -10,7 +10,7 @@
  *     driver, runtime N      13000
  *     capability N           90
  *     processors, threads N  132, 2048
- *     ecc, compute_mode N    1, 0
+ *     ecc, compute_mode, integrated N    1, 0, 0
  *     total SIZE             8GiB; sizes are bytes, or have KiB, MiB, GiB
  *     others SIZE            0: what other processes hold
  *     context SIZE           300MiB: taken by a process's first use of a device
@@ -84,7 +84,8 @@ enum world_rate {
 struct world_settings {
     char state[512], name[128];
     unsigned char uuid[16];
-    int64_t devices, driver, runtime, capability, processors, threads, ecc, compute_mode;
+    int64_t devices, driver, runtime, capability, processors, threads, ecc, compute_mode,
+        integrated;
     uint64_t total, others, context, module, granularity, small, alignment, unusable, kept;
     int64_t contiguous, coalesce, reuse, pools, vmm, managed;
     uint64_t pool_growth, pool_rounding, pool_threshold, vmm_minimum, vmm_recommended;
@@ -96,6 +97,7 @@ struct world_settings {
 struct world_process {
     int64_t pid;
     uint64_t used[WORLD_DEVICES]; /* bytes */
+    uint64_t most;                /* of used, on any device, at any time */
     int64_t contexts;             /* a bit for each device */
     int64_t blocks, host_blocks, modules, events, mappings, pooled, managed;
     int64_t lost; /* of these, what a cudaDeviceReset swept away */

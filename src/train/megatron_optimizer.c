@@ -234,6 +234,35 @@ static void fused_adam(struct run *run, struct megatron *m)
     run->ghost.path = 0;
 }
 
+static bool is_sgd(const struct run *run)
+{
+    return run->strategy->optimizer == PLM_OPTIMIZER_SGD ||
+           run->strategy->optimizer == PLM_OPTIMIZER_SGD_MOMENTUM;
+}
+
+/*
+ * sgd() - torch/optim/sgd.py, _multi_tensor_sgd: weight decay, which Megatron has for its first group, makes other gradients,
+ * and momentum begins as their copy
+ */
+static void sgd(struct run *run, struct megatron *m)
+{
+    for (size_t first = 0; first < m->main_count && !run->ghost.halt;) {
+        size_t end = first < run->group_end ? run->group_end : m->main_count;
+        struct list decayed = { 0 };
+
+        for (size_t i = first; i < end && first < run->group_end; i++) {
+            struct tensor *main = m->mains[i].param.tensor;
+
+            list_push(run, &decayed, tensor_like(&run->ghost, main, main->dtype));
+        }
+        for (size_t i = first; i < end && run->strategy->optimizer != PLM_OPTIMIZER_SGD; i++)
+            optimizer_state(run, &m->mains[i].leaf.state[0], m->mains[i].param.tensor,
+                            DTYPE_FLOAT32);
+        list_drop(run, &decayed);
+        first = end;
+    }
+}
+
 void megatron_optimize(struct run *run, struct megatron *m)
 {
     struct ghost *g = &run->ghost;
@@ -249,7 +278,9 @@ void megatron_optimize(struct run *run, struct megatron *m)
     }
     if (run->strategy->clip_grad_norm > 0 && !g->halt)
         clip(run, m);
-    if (!g->halt)
+    if (is_sgd(run))
+        sgd(run, m);
+    else if (!g->halt)
         optimizer_step(run);
     g->category = CATEGORY_TEMPORARY;
     if (!g->halt)

@@ -290,6 +290,8 @@ static enum plm_status hold_back(struct play *play, plm_bytes free_before)
 /*
  * find_page() - what a large block is rounded up to: by how much free memory falls for one of PROBE_PAGE, the least of some tries, as
  * others may take memory meanwhile
+ *
+ * Each is written to, so that what the driver loads for the first cudaMemset is there before anything is counted.
  */
 static enum plm_status find_page(struct probe *probe)
 {
@@ -310,6 +312,12 @@ static enum plm_status find_page(struct probe *probe)
             return PLM_OK; /* the play will say so */
         }
         status = probe_check(probe, error, "cudaMalloc");
+        if (status == PLM_OK)
+            status = probe_check(probe, probe->cuda->cudaMemset(address, FILLED_WITH, PROBE_PAGE),
+                                 "cudaMemset");
+        if (status == PLM_OK)
+            status =
+                probe_check(probe, probe->cuda->cudaDeviceSynchronize(), "cudaDeviceSynchronize");
         if (status == PLM_OK)
             status = probe_free_bytes(probe, &after);
         if (status == PLM_OK)

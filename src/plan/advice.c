@@ -172,10 +172,6 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
         list[count++] = "pp together with tp";
     if (s->parallel.ep > 1 && strcmp(sim->framework->name, "pytorch-2.15") != 0)
         list[count++] = "ep under an older framework (fully_shard is that of pytorch-2.15)";
-    if (s->parallel.cp > 1 && s->parallel.tp > 1)
-        list[count++] = "cp together with tp";
-    if (s->parallel.cp > 1 && s->parallel.hsdp_shard > 0)
-        list[count++] = "cp together with hsdp";
     if (s->parallel.cp > 1 && strcmp(sim->framework->name, "pytorch-2.15") != 0)
         list[count++] = "cp under an older framework (ring attention is that of pytorch-2.15)";
     if (s->parallel.pp > 1 && s->parallel.megatron == 0 &&

@@ -43,9 +43,9 @@ def command(case, exe, usable=None):
     if c.get('ckpt') and model in CACHED: dims['use_cache'] = 'false'
     dims.update(c.get('set', {}))
     for k, v in dims.items(): a += ['--set', f'{k}={v}']
-    for key, flag in dict(batch='--batch', seq='--seq', dtype='--precision', opt='--optimizer', accum='--accumulate', clip='--clip-grad-norm', zero_grad_at='--zero-grad-at', freeze='--frozen', ddp='--ddp', fsdp='--fsdp', tp='--tp', fsdp_mp='--fsdp-param-dtype', reshard='--reshard-after-forward', cp='--cp', cp_rotate='--cp-rotate', ep='--ep', moe_imbalance='--moe-imbalance').items():
+    for key, flag in dict(batch='--batch', seq='--seq', dtype='--precision', opt='--optimizer', accum='--accumulate', clip='--clip-grad-norm', zero_grad_at='--zero-grad-at', freeze='--frozen', ddp='--ddp', fsdp='--fsdp', tp='--tp', fsdp_mp='--fsdp-param-dtype', reshard='--reshard-after-forward', cp='--cp', cp_rotate='--cp-rotate', ep='--ep', moe_imbalance='--moe-imbalance', hsdp='--hsdp').items():
         if key in c: a += [flag, str(c[key])]
-    if 'cp' in c: a += ['--rank', str(c.get('cp_rank', 0))]
+    if 'cp' in c: a += ['--rank', str(c.get('cp_rank', 0) * c.get('tp', 1))]
     if 'fsdp_mp' in c: a += ['--fsdp-reduce-dtype', 'fp32']
     for key, flag in dict(keep_out='--keep-outputs', eval='--eval', channels_last='--channels-last', gradient_as_bucket_view='--gradient-as-bucket-view', static_graph='--static-graph').items():
         if c.get(key): a += [flag]

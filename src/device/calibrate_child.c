@@ -10,29 +10,20 @@
 #include "device/calibrate_child.h"
 #include "device/nvml.h"
 
-/* struct job - a child's state; on its stack */
-struct job {
-    struct cuda cuda;
-    struct arena arena;
-    struct plm_error error;
-    struct probe probe;
-};
-
-/* begin() - open CUDA and make a context on the device */
-static enum plm_status begin(struct job *job,
-                             const struct child_voice *voice,
-                             const struct probe_options *options)
+enum plm_status probe_begin(struct probe_job *job,
+                            const struct child_voice *voice,
+                            const struct probe_options *options)
 {
     int count = 0, integrated = 0;
     enum plm_status status;
 
-    *job = (struct job){ .probe = { .voice = voice,
-                                    .cuda = &job->cuda,
-                                    .options = options,
-                                    .arena = &job->arena,
-                                    .reterr = &job->error,
-                                    .granularity = PROBE_PAGE,
-                                    .page = PROBE_PAGE } };
+    *job = (struct probe_job){ .probe = { .voice = voice,
+                                          .cuda = &job->cuda,
+                                          .options = options,
+                                          .arena = &job->arena,
+                                          .reterr = &job->error,
+                                          .granularity = PROBE_PAGE,
+                                          .page = PROBE_PAGE } };
     status = cuda_open(&job->cuda, &job->error);
     if (status == PLM_OK)
         status =
@@ -54,8 +45,7 @@ static enum plm_status begin(struct job *job,
     return status;
 }
 
-/* end() - give the context back; or say what failed */
-static void end(struct job *job, enum plm_status status)
+void probe_end(struct probe_job *job, enum plm_status status)
 {
     if (status == PLM_OK)
         status = probe_check(&job->probe, job->cuda.cudaDeviceReset(), "cudaDeviceReset");
@@ -80,7 +70,7 @@ static void ask_driver(struct arena *arena, struct cuda_identity *identity)
     nvml_close(nvml);
 }
 
-static enum plm_status say_facts(struct job *job)
+static enum plm_status say_facts(struct probe_job *job)
 {
     static const struct {
         const char *key;
@@ -120,7 +110,7 @@ static enum plm_status say_facts(struct job *job)
 }
 
 /* say_others() - what NVML counts on the GPU @uuid */
-static enum plm_status say_others(struct job *job, const struct nvml *nvml, const char *uuid)
+static enum plm_status say_others(struct probe_job *job, const struct nvml *nvml, const char *uuid)
 {
     struct probe *probe = &job->probe;
     struct nvml_gpu *gpus = NULL;
@@ -154,7 +144,8 @@ static enum plm_status say_others(struct job *job, const struct nvml *nvml, cons
 void job_others(const struct child_voice *voice, const void *what)
 {
     const struct probe_options *options = what;
-    struct job job = { .probe = { .voice = voice, .options = options, .reterr = &job.error } };
+    struct probe_job job = { .probe = {
+                                 .voice = voice, .options = options, .reterr = &job.error } };
     struct cuda_identity identity;
     struct nvml *nvml = NULL;
     enum plm_status status = cuda_open_driver(&job.cuda, &job.error);
@@ -174,9 +165,9 @@ void job_others(const struct child_voice *voice, const void *what)
 
 void job_context(const struct child_voice *voice, const void *what)
 {
-    struct job job;
+    struct probe_job job;
     size_t free_bytes = 0, total = 0;
-    enum plm_status status = begin(&job, voice, what);
+    enum plm_status status = probe_begin(&job, voice, what);
 
     if (status == PLM_OK)
         status = say_facts(&job);
@@ -187,7 +178,7 @@ void job_context(const struct child_voice *voice, const void *what)
         child_say(voice, "free %zu %zu", free_bytes, total);
         child_hold(voice);
     }
-    end(&job, status);
+    probe_end(&job, status);
 }
 
 /* ------------------------------------------------------------------ memory */
@@ -205,13 +196,13 @@ struct named {
 };
 
 /* run_probes() - one after the other, in a context of their own; *job is for what comes then */
-static enum plm_status run_probes(struct job *job,
+static enum plm_status run_probes(struct probe_job *job,
                                   const struct child_voice *voice,
                                   const void *what,
                                   const struct named *probes,
                                   size_t count)
 {
-    enum plm_status status = begin(job, voice, what);
+    enum plm_status status = probe_begin(job, voice, what);
 
     for (size_t i = 0; status == PLM_OK && i < count; i++) {
         probe_at(&job->probe, probes[i].name);
@@ -229,22 +220,22 @@ void job_memory(const struct child_voice *voice, const void *what)
         { "fragmentation", probe_fragmentation }, { "fit", probe_plain_fit },
         { "managed memory", probe_managed },
     };
-    struct job job;
+    struct probe_job job;
     enum plm_status status = run_probes(&job, voice, what, probes, JOB_MEMORY_STEPS);
 
     _Static_assert(sizeof probes / sizeof *probes == JOB_MEMORY_STEPS, "as the header says");
     if (status == PLM_OK)
         probe_say(&job.probe, FIGURE_BACKED_OFF, 0, job.probe.backed_off);
-    end(&job, status);
+    probe_end(&job, status);
 }
 
 void job_libraries(const struct child_voice *voice, const void *what)
 {
     static const struct named probes[] = { { "libraries", probe_libraries } };
-    struct job job;
+    struct probe_job job;
     enum plm_status status = run_probes(&job, voice, what, probes, JOB_LIBRARIES_STEPS);
 
-    end(&job, status);
+    probe_end(&job, status);
 }
 
 void job_speed(const struct child_voice *voice, const void *what)
@@ -255,11 +246,11 @@ void job_speed(const struct child_voice *voice, const void *what)
         { "other GPUs", probe_peers },
         { "kernels", probe_kernels },
     };
-    struct job job;
+    struct probe_job job;
     enum plm_status status = run_probes(&job, voice, what, probes, JOB_SPEED_STEPS);
 
     _Static_assert(sizeof probes / sizeof *probes == JOB_SPEED_STEPS, "as the header says");
-    end(&job, status);
+    probe_end(&job, status);
 }
 
 /* ------------------------------------------------------------------ which GPUs are here */

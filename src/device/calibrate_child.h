@@ -5,6 +5,22 @@
 #include "device/child.h"
 #include "device/probe.h"
 
+/* struct probe_job - a child's state; on its stack */
+struct probe_job {
+    struct cuda cuda;
+    struct arena arena;
+    struct plm_error error;
+    struct probe probe;
+};
+
+/* probe_begin() - open CUDA and make a context on the device; probe_end() must follow */
+PLM_MUST_CHECK enum plm_status probe_begin(struct probe_job *job,
+                                           const struct child_voice *voice,
+                                           const struct probe_options *options);
+
+/* probe_end() - give the context back; or say what failed */
+void probe_end(struct probe_job *job, enum plm_status status);
+
 /* says "facts" of the device and "free BYTES TOTAL" with a context, then holds that until the parent lets go */
 child_job job_context;
 

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 
 #include "base/num.h"
+#include "device/calibrate_child.h"
 #include "device/hold.h"
 #include "device/verify_child.h"
 
@@ -359,42 +360,13 @@ static enum plm_status play_plan(struct probe *probe, const struct verify_job *j
     return status == PLM_OK ? give_back(&play) : status;
 }
 
-/* begin() - open CUDA and make a context on the device; calibrate_child.c does the same */
-static enum plm_status begin(struct cuda *cuda, struct probe *probe)
-{
-    int count = 0;
-    enum plm_status status = cuda_open(cuda, probe->reterr);
-
-    if (status == PLM_OK)
-        status = probe_check(probe, cuda->cudaGetDeviceCount(&count), "cudaGetDeviceCount");
-    if (status == PLM_OK && probe->options->ordinal >= count)
-        status =
-            plm_fail(probe->reterr, PLM_E_DEVICE, "there is no device %d", probe->options->ordinal);
-    if (status == PLM_OK)
-        status = probe_check(probe, cuda->cudaSetDevice(probe->options->ordinal), "cudaSetDevice");
-    return status;
-}
-
 void job_verify(const struct child_voice *voice, const void *what)
 {
     const struct verify_job *verify = what;
-    struct cuda cuda = { 0 };
-    struct arena arena = { 0 };
-    struct plm_error error;
-    struct probe probe = { .voice = voice,
-                           .cuda = &cuda,
-                           .options = verify->options,
-                           .arena = &arena,
-                           .reterr = &error,
-                           .granularity = PROBE_PAGE,
-                           .page = PROBE_PAGE };
-    enum plm_status status = begin(&cuda, &probe);
+    struct probe_job job;
+    enum plm_status status = probe_begin(&job, voice, verify->options);
 
     if (status == PLM_OK)
-        status = play_plan(&probe, verify);
-    if (status == PLM_OK)
-        status = probe_check(&probe, cuda.cudaDeviceReset(), "cudaDeviceReset");
-    if (status != PLM_OK)
-        child_say(voice, "error %s", error.message);
-    arena_finish(&arena);
+        status = play_plan(&job.probe, verify);
+    probe_end(&job, status);
 }

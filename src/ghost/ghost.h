@@ -99,7 +99,8 @@ struct ghost {
     struct frame *frame; /* the innermost checkpoint whose hooks are active */
     struct tensor *blas_workspace[GHOST_THREADS], *lt_workspace[GHOST_THREADS]; /* where cached */
 
-    struct tensor *memory_buffer[GHOST_BUFFERS][DTYPE_COUNT]; /* lent again and again (ops/memory_buffer.h) */
+    struct tensor
+        *memory_buffer[GHOST_BUFFERS][DTYPE_COUNT]; /* lent again and again (ops/memory_buffer.h) */
 
     /* called after a leaf has accumulated a gradient (post-hook of AccumulateGrad); NULL: nobody listens */
     void (*accumulated)(void *context, struct tensor *leaf);

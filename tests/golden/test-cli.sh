@@ -113,6 +113,41 @@ status 2 plan mlp --device t4 --pp 9223372036854775807
 says "pp: from 1 to 1048576 GPUs"
 status 2 estimate mlp --gradient-as-bucket-view
 says "gradient-as-bucket-view: needs --ddp N"
+small="megatron-gpt --set layers=2 --set width=64 --set heads=4 --set vocab=500 -b 1 -s 64 --precision bf16"
+status 2 estimate $small --sequence-parallel
+says "sequence-parallel: needs --megatron N"
+status 2 estimate $small --distributed-optimizer
+says "distributed-optimizer: needs --megatron N"
+status 2 estimate $small --overlap-grad-reduce
+says "overlap-grad-reduce: needs --megatron N"
+status 2 estimate $small --recompute full
+says "recompute: needs --megatron N"
+status 2 estimate $small --megatron 1 --recompute-layers 2
+says "recompute-layers: needs --recompute full"
+status 2 estimate $small --megatron 1 --recompute selective --recompute-method block
+says "recompute-method: needs --recompute full"
+status 2 estimate $small --megatron 1 --recompute some
+says "accepted: none, selective, full"
+status 2 estimate $small --megatron 2 --pp 2 --schedule gpipe
+says "schedule: of Megatron's only 1f1b is modelled"
+status 2 estimate $small --megatron 1 --tp 3
+says "does not divide exactly"
+status 2 estimate $small --tp 2
+says "say over how many replicas it trains, with --megatron N"
+status 2 estimate $small --megatron 2 --fsdp 2
+says "--fsdp and --megatron exclude each other"
+status 2 estimate $small --megatron 1 --checkpoint full
+says "Megatron recomputes with --recompute selective or full"
+status 0 estimate $small --megatron 2 --tp 2 --pp 2 --sequence-parallel --distributed-optimizer --recompute full --recompute-method block --json
+prints '"megatron": 2'
+prints '"sequence_parallel": true'
+prints '"distributed_optimizer": true'
+prints '"recompute": "full"'
+prints '"recompute_method": "block"'
+prints '"recompute_layers": 1'
+status 0 estimate $small --megatron 2 --optimizer adamw-fused --overlap-grad-reduce --json
+prints '"overlap_grad_reduce": true'
+prints "mirrors Transformer Engine"
 status 2 estimate mlp --zero-offload optimizer
 says "zero-offload: needs --zero STAGE"
 status 2 estimate mlp --zero-bucket 1000

@@ -71,6 +71,20 @@ static void every_option_reaches_its_member(void **state)
     arena_finish(&line.arena);
 
     assert_int_equal(parse(&line, COMMAND_ESTIMATE,
+                           "estimate m --megatron 4 --tp 2 --sequence-parallel "
+                           "--distributed-optimizer --overlap-grad-reduce --recompute full "
+                           "--recompute-method block --recompute-layers 3"),
+                     PLM_OK);
+    const struct plm_parallel *p = &line.options.strategy.parallel;
+
+    assert_int_equal(p->megatron, 4);
+    assert_true(p->sequence_parallel && p->distributed_optimizer && p->overlap_grad_reduce);
+    assert_int_equal(p->recompute, PLM_RECOMPUTE_FULL);
+    assert_int_equal(p->recompute_method, PLM_RECOMPUTE_BLOCK);
+    assert_int_equal(p->recompute_layers, 3);
+    arena_finish(&line.arena);
+
+    assert_int_equal(parse(&line, COMMAND_ESTIMATE,
                            "estimate m --device t4 --capacity 24GiB --context 0 --allocator a:b "
                            "--framework pytorch-2.6 --assume ghostgpu -o out.json --color never"),
                      PLM_OK);

@@ -13,7 +13,7 @@
 /* struct cudnn_answer - one call; in a free slot spatial is 0 */
 struct cudnn_answer {
     struct cudnn_call call;
-    const plm_bytes *bytes; /* [count]; falling */
+    const plm_bytes *bytes; /* [count] */
     size_t count;           /* 0: it was asked, and there is no answer */
 };
 

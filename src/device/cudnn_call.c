@@ -141,6 +141,21 @@ bool cudnn_call_read(const char *text, struct cudnn_call *ret_call)
     return true;
 }
 
+/* kind_of() - of a request, by the segment that it needs: kSmallSize and kMinLargeAlloc of c10/core/AllocatorConfig.h */
+static int kind_of(plm_bytes bytes)
+{
+    return bytes <= 1024 * 1024 ? 0 : bytes < 10 * 1024 * 1024 ? 1 : 2;
+}
+
+/* is_hopeless() - does the plan take as much as one of its kind that failed, or come after one that takes nothing? */
+static bool is_hopeless(const struct cudnn_workspaces *w, plm_bytes bytes)
+{
+    for (size_t i = 0; i < w->count; i++)
+        if (w->bytes[i] == 0 || (bytes >= w->bytes[i] && kind_of(bytes) == kind_of(w->bytes[i])))
+            return true;
+    return false;
+}
+
 bool cudnn_workspaces_read(const char *text, struct cudnn_workspaces *ret_workspaces)
 {
     struct cudnn_workspaces w = { 0 };
@@ -149,8 +164,7 @@ bool cudnn_workspaces_read(const char *text, struct cudnn_workspaces *ret_worksp
         int64_t bytes;
 
         text++;
-        if (!take_number(&text, &bytes) ||
-            (w.count > 0 && (plm_bytes)bytes >= w.bytes[w.count - 1]))
+        if (!take_number(&text, &bytes) || is_hopeless(&w, (plm_bytes)bytes))
             return false;
         w.bytes[w.count++] = (plm_bytes)bytes;
     }
@@ -166,12 +180,12 @@ void cudnn_workspaces_add(struct cudnn_workspaces *workspaces, plm_bytes bytes)
 {
     size_t count = workspaces->count;
 
-    if (count > 0 && bytes >= workspaces->bytes[count - 1])
+    if (is_hopeless(workspaces, bytes))
         return;
-    if (count == CUDNN_PLANS_MOST) /* the least of all is what decides whether it runs */
-        workspaces->bytes[count - 1] = bytes;
-    else
+    if (count < CUDNN_PLANS_MOST)
         workspaces->bytes[workspaces->count++] = bytes;
+    else if (bytes < workspaces->bytes[count - 1]) /* the least decides whether it runs at all */
+        workspaces->bytes[count - 1] = bytes;
 }
 
 int64_t cudnn_output_size(const struct cudnn_call *call, int i)

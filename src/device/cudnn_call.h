@@ -7,7 +7,10 @@
  *
  * The sizes are those of the input and of the weight as PyTorch has them (of a backward: the gradient of the input, of the
  * weight); an input's channels over a weight's are the groups. The layout holds for all three tensors, which are dense. What
- * is after the "=" is in bytes, in the order in which PyTorch tries plans until one has its memory: each is less than the one before.
+ * is after the "=" is in bytes, in the order in which PyTorch tries plans until one has its memory. Only plans that may have it
+ * where those before them had not are there: each takes less than all before it of its kind. The allocator has three kinds of
+ * requests, each with segments of its own: up to 1 MiB, below 10 MiB, and larger ones. (A request of 4 MiB wants a segment of 20 MiB, one of
+ * 12 MiB a segment of 12 MiB.)
  */
 #ifndef PLM_DEVICE_CUDNN_CALL_H
 #define PLM_DEVICE_CUDNN_CALL_H
@@ -24,7 +27,7 @@ enum cudnn_type { CUDNN_F32, CUDNN_F64, CUDNN_F16, CUDNN_BF16, CUDNN_TYPES };
 enum {
     CUDNN_SPATIAL_MOST = 3,
     CUDNN_DIMS_MOST = 2 + CUDNN_SPATIAL_MOST,
-    CUDNN_PLANS_MOST = 12, /* that a call may fall back to */
+    CUDNN_PLANS_MOST = 16, /* that a call may fall back to */
     CUDNN_LINE_MAX = 512,
 };
 
@@ -39,7 +42,7 @@ struct cudnn_call {
 
 /* struct cudnn_workspaces - of the plans in the order tried; none: no plan computes the call */
 struct cudnn_workspaces {
-    plm_bytes bytes[CUDNN_PLANS_MOST]; /* [count], falling; only the last may be 0 */
+    plm_bytes bytes[CUDNN_PLANS_MOST]; /* [count]; only the last may be 0 */
     size_t count;
 };
 
@@ -52,10 +55,10 @@ bool cudnn_call_read(const char *text, struct cudnn_call *ret_call);
 /* cudnn_workspaces_write() - the numbers with a blank before each; returns the length */
 size_t cudnn_workspaces_write(const struct cudnn_workspaces *workspaces, char text[CUDNN_LINE_MAX]);
 
-/* cudnn_workspaces_read() - the same read back; false when they are none or do not fall */
+/* cudnn_workspaces_read() - the same read back; false when they are none, or one would not be there */
 bool cudnn_workspaces_read(const char *text, struct cudnn_workspaces *ret_workspaces);
 
-/* cudnn_workspaces_add() - of the next plan in order; one that takes as much as an earlier one is never reached, or fails too */
+/* cudnn_workspaces_add() - of the next plan in order, unless it would fail like those before it; of too many the last is the least */
 void cudnn_workspaces_add(struct cudnn_workspaces *workspaces, plm_bytes bytes);
 
 /* cudnn_output_size() - of the output (or its gradient) in a spatial dimension; 0 when the sizes do not fit together */

@@ -167,6 +167,8 @@ _Noreturn static void serve(int socket, const char *path, unsigned patience)
 {
     static const int signals[] = { SIGALRM, SIGINT,  SIGTERM, SIGHUP, SIGPIPE,
                                    SIGSEGV, SIGABRT, SIGBUS,  SIGFPE, SIGILL };
+    /* answers are kept: they must not depend on these */
+    static const char *const variables[] = { "NVIDIA_TF32_OVERRIDE", "CUDNN_CONV_WSCAP_DBG" };
     struct asked asked = { .path = path };
     char line[MESSAGE_LINE_MAX], reply[MESSAGE_LINE_MAX];
     int length;
@@ -174,6 +176,8 @@ _Noreturn static void serve(int socket, const char *path, unsigned patience)
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         signal(signals[i], SIG_DFL);
     be_quiet();
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
+        unsetenv(variables[i]);
     do {
         alarm(0);
         if (receive_line(socket, -1, line) != RECEIVED)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "device/cudnn_table.h"
 #include "yaml/decode.h"
 #include "yaml/file.h"
@@ -275,12 +276,14 @@ enum plm_status cudnn_table_find(const char *const *folders,
 /* write_answer() - "16: 12881936 0" */
 static void write_answer(const struct cudnn_answer *answer, struct buf *out)
 {
-    size_t last = answer->count - 1;
+    plm_bytes least = answer->bytes[0];
 
+    for (size_t i = 1; i < answer->count; i++)
+        least = num_min(least, answer->bytes[i]);
     buf_printf(out, "%lld: %llu", (long long)answer->call.input[0],
                (unsigned long long)answer->bytes[0]);
-    if (last > 0)
-        buf_printf(out, " %llu", (unsigned long long)answer->bytes[last]);
+    if (least < answer->bytes[0])
+        buf_printf(out, " %llu", (unsigned long long)least);
 }
 
 /* is_next() - but for the batch, the same call? */

@@ -14,7 +14,7 @@
 
 enum library_op { LIBRARY_CONV_FORWARD, LIBRARY_CONV_DATA, LIBRARY_CONV_FILTER };
 
-enum { LIBRARY_SPATIAL = 3, LIBRARY_PLANS = 12 };
+enum { LIBRARY_SPATIAL = 3, LIBRARY_PLANS = 16 };
 
 /* struct library_call - a convolution; @input and @weight are those of the forward, or their gradients */
 struct library_call {
@@ -28,7 +28,7 @@ struct library_call {
 
 /* struct library_plans - workspaces in the order in which they are tried until one can be had */
 struct library_plans {
-    plm_bytes bytes[LIBRARY_PLANS]; /* [count], falling; only the last may be 0 */
+    plm_bytes bytes[LIBRARY_PLANS]; /* [count]; only the last may be 0 */
     size_t count;
 };
 

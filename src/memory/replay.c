@@ -24,6 +24,8 @@ void replay_start(struct replay *replay,
         .phase_capacity = replay->phase_capacity,
         .blocks = replay->blocks,
         .block_capacity = replay->block_capacity,
+        .kept = replay->kept,
+        .kept_capacity = replay->kept_capacity,
     };
 }
 
@@ -70,23 +72,71 @@ static size_t chain_end(const struct schedule *schedule, size_t event)
     return event + 1;
 }
 
+/* hash_chain() - of the bytes that the chain at @event asks for, FNV-1a */
+static uint64_t hash_chain(const struct schedule *schedule, size_t event)
+{
+    size_t end = chain_end(schedule, event);
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (; event < end; event++)
+        hash = (hash ^ schedule->events[event].bytes) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static struct replay_kept *find_kept(const struct replay *replay, uint64_t chain)
+{
+    for (size_t i = 0; i < replay->kept_count; i++)
+        if (replay->kept[i].chain == chain)
+            return &replay->kept[i];
+    return NULL;
+}
+
+/* where_to_begin() - the offset of the try that worked last */
+static uint32_t where_to_begin(const struct replay *replay, size_t event)
+{
+    if (replay->kept_count == 0 || replay->schedule->events[event].kind == EVENT_ALLOC)
+        return 0;
+    const struct replay_kept *kept = find_kept(replay, hash_chain(replay->schedule, event));
+
+    return kept ? kept->offset : 0;
+}
+
+static void keep(struct replay *replay, size_t event, uint32_t offset)
+{
+    uint64_t chain = hash_chain(replay->schedule, event);
+    struct replay_kept *kept = find_kept(replay, chain);
+
+    if (kept)
+        kept->offset = offset;
+    else
+        arena_push(replay->arena, replay->kept, replay->kept_count, replay->kept_capacity,
+                   (struct replay_kept){ chain, offset });
+}
+
 /* Play an allocation and its alternatives. Returns the event to go on with, or 0 when none fits. */
-static size_t play_alloc(struct replay *replay, size_t event)
+static size_t play_alloc(struct replay *replay, size_t first)
 {
     const struct schedule *schedule = replay->schedule;
+    uint32_t begin = where_to_begin(replay, first);
+    size_t event = first + begin;
+    bool again = begin > 0; /* when the kept one fails, all are tried */
 
-    for (;; event++) {
+    for (;;) {
         const struct event *it = &schedule->events[event];
         memory_block_id block = 0;
 
         if (it->bytes == 0 || memory_alloc(replay->memory, it->bytes, it->stream, &block)) {
+            if (event - first != begin)
+                keep(replay, first, (uint32_t)(event - first));
             replay->blocks[it->allocation] = block;
             return chain_end(schedule, event);
         }
         replay->event = event;
-        if (it->kind == EVENT_ALLOC)
+        if (!again && it->kind == EVENT_ALLOC)
             return 0;
         replay->tries_failed++;
+        event = again ? first : event + 1;
+        again = false;
     }
 }
 

@@ -20,6 +20,17 @@ struct replay_phase {
 /* replay_observer_fn - called after @event was played; not for the tries that were skipped */
 typedef void replay_observer_fn(void *user, size_t event, const struct memory_stats *stats);
 
+/*
+ * struct replay_kept - a chain that fell back, and where it begins from then on
+ *
+ * PyTorch keeps the plan that worked for a call, and tries all of them again when that no longer fits. Chains are told apart by
+ * what they ask for.
+ */
+struct replay_kept {
+    uint64_t chain;  /* hash of its bytes */
+    uint32_t offset; /* of the try that worked last */
+};
+
 struct replay {
     const struct schedule *schedule;
     struct memory *memory;
@@ -38,6 +49,8 @@ struct replay {
 
     memory_block_id *blocks; /* [block_count], by allocation; 0: holds nothing */
     size_t block_count, block_capacity;
+    struct replay_kept *kept; /* [kept_count] */
+    size_t kept_count, kept_capacity;
 };
 
 /*

@@ -120,6 +120,45 @@ static void the_first_try_that_fits_counts(void **state)
     assert_int_equal(memory_stats(replay.memory)->ooms, 2);
 }
 
+static void a_chain_that_fell_back_begins_there_from_then_on(void **state)
+{
+    uint32_t held = take(20 * MIB);
+
+    schedule_free(&schedule, take_with_fallback());
+    schedule_free(&schedule, held);
+    schedule_free(&schedule, take_with_fallback()); /* 60 MiB would fit now */
+    schedule_free(&schedule, schedule_alloc_chain(&schedule, (plm_bytes[]){ 60 * MIB, 0 }, 2,
+                                                  0)); /* another */
+    assert_true(play(64 * MIB));
+    assert_int_equal(replay.tries_failed, 1);
+    assert_int_equal(replay.kept_count, 1);
+    assert_int_equal(replay.peak.allocated, 60 * MIB);
+}
+
+static void a_kept_try_that_fails_is_followed_by_all_tries(void **state)
+{
+    const plm_bytes tries[] = { 30 * MIB, 14 * MIB, 0 };
+    uint32_t held = take(20 * MIB);
+
+    schedule_free(&schedule, schedule_alloc_chain(&schedule, tries, 3, 0));
+    schedule_free(&schedule, held);
+    take(36 * MIB);
+    size_t first = schedule.event_count;
+
+    schedule_free(&schedule, schedule_alloc_chain(&schedule, tries, 3, 0));
+    options.capacity = 40 * MIB;
+    struct memory *memory = memory_new(&arena, &options);
+
+    replay_start(&replay, &schedule, memory, &arena);
+    assert_true(replay_run(&replay, first));
+    assert_int_equal(replay.kept[0].offset, 1);
+    assert_int_equal(replay.tries_failed, 1);
+    assert_true(replay_run(&replay, schedule.event_count));
+    assert_int_equal(replay.kept_count, 1);
+    assert_int_equal(replay.kept[0].offset, 2);
+    assert_int_equal(replay.tries_failed, 1 + 1 + 2);
+}
+
 static void a_chain_whose_end_does_not_fit_fails_there(void **state)
 {
     schedule_alloc_chain(&schedule, (plm_bytes[]){ 60 * MIB, 20 * MIB }, 2, 0);
@@ -230,6 +269,8 @@ int main(void)
         UNIT_TEST(a_replay_goes_on_when_the_schedule_grows),
         UNIT_TEST(a_request_that_does_not_fit_ends_the_replay),
         UNIT_TEST(the_first_try_that_fits_counts),
+        UNIT_TEST(a_chain_that_fell_back_begins_there_from_then_on),
+        UNIT_TEST(a_kept_try_that_fails_is_followed_by_all_tries),
         UNIT_TEST(a_chain_whose_end_does_not_fit_fails_there),
         UNIT_TEST(uses_and_empty_cache_reach_the_allocator),
         UNIT_TEST(an_observer_sees_every_event_but_skipped_tries),

@@ -349,14 +349,30 @@ static enum exit_status answer(struct verifying *v)
     return status == PLM_OK || exit_status != EXIT_FITS ? exit_status : EXIT_TROUBLE;
 }
 
+/* check() - what chooses a batch says nothing where one is given */
+static enum plm_status check(const struct options *o, struct plm_error *reterr)
+{
+    const char *chooser = o->has_margin      ? "--margin"
+                          : o->reserve > 0   ? "--reserve"
+                          : o->max_batch > 0 ? "--max-batch"
+                                             : NULL;
+
+    if (o->strategy.batch > 0 && chooser)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "%s and --batch do not go together: the batch is given, and none is chosen",
+                        chooser);
+    return PLM_OK;
+}
+
 static enum exit_status run(struct cli *cli)
 {
     struct verifying v = { .cli = cli };
     struct plm_error error;
-    enum plm_status status;
+    enum plm_status status = check(&cli->options, &error);
     enum exit_status exit_status;
 
-    status = find_gpu(&v, &error);
+    if (status == PLM_OK)
+        status = find_gpu(&v, &error);
     if (status == PLM_OK)
         status = load_strategy(cli, &v.strategy, &error);
     if (status == PLM_OK && !v.strategy.device)

@@ -280,6 +280,9 @@ class Verify(unittest.TestCase):
                 (['--max-fill', '0'], 2, '--max-fill'),
                 (['--max-fill', '101%'], 2, '--max-fill'),
                 (['--watchdog', '0'], 2, '--watchdog'),
+                (['--margin', '1GiB'], 2, '--margin and --batch do not go together'),
+                (['--reserve', '1GiB'], 2, '--reserve and --batch do not go together'),
+                (['--max-batch', '20'], 2, '--max-batch and --batch do not go together'),
                 (['--csv'], 2, '--csv: not an option of verify')):
             done = self.play(double, *args)
             self.assertEqual(done.status, status, f'{args}: {done.err}{done.out}')

@@ -45,7 +45,10 @@ static const char *remedy_for_activations(const struct simulation *sim)
     if (s->eval)
         return "a smaller batch";
     if (s->parallel.megatron > 0 && s->parallel.recompute != PLM_RECOMPUTE_FULL)
-        return "--recompute full (recomputes activations), --sequence-parallel, or a smaller batch";
+        return s->parallel.tp > 1 && !s->parallel.sequence_parallel
+                   ? "--sequence-parallel, --recompute full (recomputes activations), or a smaller "
+                     "batch"
+                   : "--recompute full (recomputes activations), or a smaller batch";
     if (s->parallel.pp > 1)
         return remedy_for_pipeline(s);
     if (s->checkpoint == PLM_CHECKPOINT_NONE && sim->graph->place_count > 0)

@@ -94,14 +94,18 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
 static void wrap(struct run *run)
 {
     megatron_buffers(run, run->wrapper_state);
-    run_mark(run, "ddp_wrap", 0);
+}
+
+static void before_optimizer(struct run *run)
+{
     megatron_mains(run, run->wrapper_state);
 }
 
 const struct wrapper wrapper_megatron = {
-    .mark = "mains",
+    .mark = "ddp_wrap",
     .keeps_outputs = true,
     .create = create,
     .wrap = wrap,
+    .before_optimizer = before_optimizer,
     .step = megatron_step,
 };

@@ -119,6 +119,8 @@ enum plm_status train_load(struct run *run, struct plm_error *reterr)
         run_mark(run, run->wrapper->mark, 0);
     }
     pipeline_load(run);
+    if (run->wrapper && run->wrapper->before_optimizer)
+        run->wrapper->before_optimizer(run);
     optimizer_create(run);
     run_mark(run, "optimizer_init", 0);
     run->step = 0;

@@ -29,6 +29,7 @@ struct wrapper {
     bool
         keeps_outputs; /* a stage of a pipeline must not let go of its outputs before their backward */
     /* Each may be NULL. */
+    void (*before_optimizer)(struct run *run); /* when the script makes its optimizer */
     void (*before_forward)(struct run *run, struct wrapped_call *call);
     void (*after_forward)(struct run *run, struct wrapped_call *call);
     bool

@@ -2,8 +2,8 @@
  * api/watch.c - a job's memory on every GPU, sample by sample, as the public interface gives it
  *
  * What is taken for the job's memory is decided anew with every sample, for all samples so far (enum plm_watch_basis): the driver
- * may list processes and hide the job's, as in a container that has its own process numbers. Then what is in use beyond all
- * that is listed has grown, although the job was never listed.
+ * may list processes and hide the job's, or give it a number that means nothing here, as in a container with process numbers of
+ * its own. Then what is in use beyond all that is listed has grown, although the job was never listed.
  */
 #include <string.h>
 #include <unistd.h>
@@ -171,7 +171,7 @@ bool plm_watch_alive(const struct plm_watch *watch)
 
 /* ------------------------------------------------------------------ a sample */
 
-/* add_up() - the job's bytes of @processes, and everyone's */
+/* add_up() - the job's bytes of @processes, and those of everyone who is known here: in a container the host's numbers mean nobody */
 static void add_up(struct plm_watch *watch,
                    const struct nvml_processes *processes,
                    plm_bytes *ret_job,
@@ -184,7 +184,8 @@ static void add_up(struct plm_watch *watch,
     for (size_t i = 0; i < processes->count; i++) {
         const struct nvml_process *process = &processes->items[i];
 
-        listed += process->bytes;
+        if (process_exists(process->pid))
+            listed += process->bytes;
         if (!family_has(&watch->family, process->pid))
             continue;
         job += process->bytes;

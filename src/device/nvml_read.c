@@ -14,6 +14,13 @@
 /* Room is made for a few more than were counted, as processes come between two calls; more often than this they do not. */
 enum { PROCESS_TRIES = 5, PROCESS_SPARE = 8, PROCESSES_MOST = 65536 };
 
+/* the sizes that the structures have on 64-bit systems; nvmlMemory_v2 of nvml.h is 0x02000028 there */
+#define SIZE_IS(type, size) (sizeof(void *) != 8 || sizeof(type) == (size))
+_Static_assert(SIZE_IS(struct nvml_abi_memory, 24), "three sizes");
+_Static_assert(SIZE_IS(struct nvml_abi_memory_v2, 0x28), "a version, padding and four sizes");
+_Static_assert(SIZE_IS(struct nvml_abi_process, 16), "a number, padding and a size");
+_Static_assert(SIZE_IS(struct nvml_abi_process_v2, 24), "and two more numbers");
+
 static enum plm_status fail(const struct nvml *nvml,
                             const struct nvml_gpu *gpu,
                             const char *what,

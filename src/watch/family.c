@@ -103,6 +103,13 @@ bool family_alive(const struct family *family)
            line.state != 'Z' && line.state != 'X';
 }
 
+bool process_exists(int64_t pid)
+{
+    struct stat_line line;
+
+    return read_stat(pid, &line);
+}
+
 bool family_has(struct family *family, int64_t pid)
 {
     struct process first = { .pid = pid };

@@ -34,4 +34,7 @@ bool family_alive(const struct family *family);
 /* family_has() - does @pid belong to it; the first process itself does */
 bool family_has(struct family *family, int64_t pid);
 
+/* process_exists() - is there a process of that number here; one of another PID namespace is not */
+bool process_exists(int64_t pid);
+
 #endif

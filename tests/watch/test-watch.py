@@ -130,6 +130,8 @@ for told, why in (('no', 'Not Supported'), ('unknown', 'without their memory')):
 run, got = seen(A100 + 'hidden child 3GiB\nhidden 1 2GiB\n', '--', 'sleep', '0.2')
 check(got['gpus'][0]['basis'] == 'growth' and 'container' in got['gpus'][0]['basis_reason'], 'hidden, as in a container')
 check(got['gpus'][0]['peak_bytes'] == 3 * GIB, 'its growth')
+run, got = seen(A100 + 'process 4194303 0*2,3GiB\nprocess 1 2GiB\n', '--', 'sleep', '0.2')
+check(got['gpus'][0]['basis'] == 'growth' and got['gpus'][0]['peak_bytes'] == 3 * GIB, 'listed by a number that means nothing here')
 run, got = seen(A100 + 'hidden 1 2GiB*4,2080MiB\n', '--', 'sleep', '0.2')
 check(got['gpus'][0]['basis'] == 'processes' and got['gpus'][0]['peak_bytes'] == 0, 'a little more that nobody is listed for is no job')
 sleeper = subprocess.Popen(['sleep', '0.4'])

@@ -14,10 +14,13 @@
 enum { SAVED_ROWS, SAVED_MATRICES, SAVED_ENDS, SAVED_COUNT };
 enum { CALLS, DTYPE, ROWS, MATRICES, INNER, OUTER, TRANSPOSED, NUMBER_COUNT };
 
-/* grouped_scratch() - what a call takes beside its output; @of_matrices: the gradient of the matrices */
-static void grouped_scratch(struct ghost *g, const int64_t *numbers, bool of_matrices)
+/* grouped_scratch() - what a call takes beside its output, of which a group has @rows and @columns (rows: on average) */
+static void grouped_scratch(struct ghost *g, const int64_t *numbers, int64_t rows, int64_t columns)
 {
-    enum { ARGUMENTS = 60 }; /* of a group: sizes, pointers, strides */
+    enum {
+        ARGUMENTS = 60, /* of a group: sizes, pointers, strides */
+        SMALL = 128,    /* rows or columns up to which 10.0 has a kernel of smaller tiles */
+    };
     int cc = g->around.cc;
 
     if (numbers[DTYPE] != DTYPE_BFLOAT16 || (cc != 90 && cc != 100)) {
@@ -25,8 +28,8 @@ static void grouped_scratch(struct ghost *g, const int64_t *numbers, bool of_mat
             blas_workspace(g);
         return;
     }
-    /* tensor maps for each SM; on 10.0 as measured on 148 SMs */
-    int64_t each = cc == 90 ? 512 : of_matrices ? 5888 : 5376;
+    /* tensor maps for each SM; on 10.0 as measured on 148 SMs, for 130 shapes */
+    int64_t each = cc == 90 ? 512 : rows <= SMALL || columns <= SMALL ? 5376 : 5888;
     enum category outer = g->category;
 
     g->category = CATEGORY_TEMPORARY;
@@ -34,6 +37,11 @@ static void grouped_scratch(struct ghost *g, const int64_t *numbers, bool of_mat
     TENSOR_AUTO *maps = tensor_new_bytes(g, (plm_bytes)(each * g->around.sm_count));
 
     g->category = outer;
+}
+
+static int64_t group_rows(const int64_t *numbers)
+{
+    return numbers[MATRICES] > 0 ? numbers[ROWS] / numbers[MATRICES] : 0;
 }
 
 /* matrices_gradient() - in the layout of the matrices, whose columns may be what is contiguous */
@@ -63,11 +71,11 @@ static void grouped_apply(struct ghost *g,
         return;
     if (node_needs(n, 1)) {
         ret[1] = matrices_gradient(g, numbers);
-        grouped_scratch(g, numbers, true);
+        grouped_scratch(g, numbers, numbers[OUTER], numbers[INNER]);
     }
     if (node_needs(n, 0)) {
         ret[0] = tensor_new_sizes(g, (enum dtype)numbers[DTYPE], numbers[ROWS], numbers[INNER]);
-        grouped_scratch(g, numbers, false);
+        grouped_scratch(g, numbers, group_rows(numbers), numbers[INNER]);
     }
 }
 
@@ -117,5 +125,5 @@ void op_grouped_mm(struct ghost *g, const struct op_args *args, struct tensor **
     if (n)
         memcpy(n->numbers, numbers, sizeof numbers);
     ret[0] = node_attach(n, tensor_new_sizes(g, rows->dtype, rows->sizes[0], numbers[OUTER]));
-    grouped_scratch(g, numbers, false);
+    grouped_scratch(g, numbers, group_rows(numbers), numbers[OUTER]);
 }

@@ -151,7 +151,7 @@ const char *estimate_advice(struct simulation *sim, const struct plm_result *res
 void estimate_unverified(struct simulation *sim, struct plm_result *result)
 {
     const struct plm_strategy *s = &sim->strategy;
-    const char **list = arena_array(&sim->arena, const char *, 16);
+    const char **list = arena_array(&sim->arena, const char *, 32);
     size_t count = 0;
 
     if (s->optimizer == PLM_OPTIMIZER_ADAMW_8BIT)
@@ -173,6 +173,8 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
         list[count++] = "clip-grad-norm over the stages of a pipeline (mirrors torchtitan)";
     if (s->parallel.pp > 1 && s->parallel.tp > 1 && s->parallel.megatron == 0)
         list[count++] = "pp together with tp";
+    if (s->parallel.ep > 1 && s->parallel.cpu_offload)
+        list[count++] = "ep together with fsdp-cpu-offload";
     if (s->parallel.ep > 1 && strcmp(sim->framework->name, "pytorch-2.15") != 0)
         list[count++] = "ep under an older framework (fully_shard is that of pytorch-2.15)";
     if (s->parallel.cp > 1 && strcmp(sim->framework->name, "pytorch-2.15") != 0)

@@ -2,7 +2,8 @@
  * device/cudnn.c - who answers for cuDNN: libraries, tables, and what was answered before
  *
  * The order: a library that the user chose, or that has the framework's version; the table; a library of another version.
- * Everything is guarded by one lock: answers that are known take it for some ten nanoseconds, and a library answers one question at a time.
+ * Everything is guarded by one lock: answers that are known hold it for a look into a table, and a library answers one question at
+ * a time.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -131,12 +132,12 @@ static bool start(struct cudnn *cudnn, struct library *library)
 /* load() - have the process load the library, and see whether it plans without a GPU */
 static bool load(struct cudnn *cudnn, struct library *library)
 {
-    int version = start(cudnn, library) && !library->loads
-                      ? cudnn_process_version(&library->process)
-                      : library->version;
+    if (library->loads)
+        return true;
+    if (!start(cudnn, library))
+        return false;
+    int version = cudnn_process_version(&library->process); /* 0: the process's message says why */
 
-    if (library->refused || library->loads)
-        return library->loads;
     library->version = version;
     library->loads = version >= CUDNN_PLANS_SINCE;
     library->refused = !library->loads;

@@ -126,7 +126,7 @@ static size_t play_alloc(struct replay *replay, size_t first)
         memory_block_id block = 0;
 
         if (it->bytes == 0 || memory_alloc(replay->memory, it->bytes, it->stream, &block)) {
-            if (event - first != begin)
+            if (schedule->keeps && event - first != begin)
                 keep(replay, first, (uint32_t)(event - first));
             replay->blocks[it->allocation] = block;
             return chain_end(schedule, event);

@@ -21,9 +21,9 @@ struct replay_phase {
 typedef void replay_observer_fn(void *user, size_t event, const struct memory_stats *stats);
 
 /*
- * struct replay_kept - a chain that fell back, and where it begins from then on
+ * struct replay_kept - a chain that fell back, and where it begins from then on, in a schedule that keeps
  *
- * PyTorch keeps the plan that worked for a call, and tries all of them again when that no longer fits. Chains are told apart by
+ * So PyTorch keeps the plan that worked for a call, and tries all of them again when that no longer fits. Chains are told apart by
  * what they ask for.
  */
 struct replay_kept {

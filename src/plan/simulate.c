@@ -344,6 +344,7 @@ static enum plm_status run_all(const struct subject *subject,
     if (status != PLM_OK)
         return status;
     sim->schedule.arena = &sim->arena;
+    sim->schedule.keeps = true; /* chains are cuDNN's plans, which PyTorch keeps */
     status = train_create(sim->graph, &sim->strategy, &sim->around, &sim->names, &sim->schedule,
                           &sim->arena, &sim->run, reterr);
     if (status != PLM_OK)

@@ -51,6 +51,7 @@ struct schedule {
     struct mark *marks; /* [mark_count] */
     size_t mark_count, mark_capacity;
     uint32_t allocation_count; /* the last number given out */
+    bool keeps; /* a chain that fell back begins, from then on, with the try that worked */
 };
 
 /* schedule_reserve() - room for @events in one piece; more may come. Room that is not used costs addresses, not memory */

@@ -124,14 +124,27 @@ static void a_chain_that_fell_back_begins_there_from_then_on(void **state)
 {
     uint32_t held = take(20 * MIB);
 
+    schedule.keeps = true;
     schedule_free(&schedule, take_with_fallback());
     schedule_free(&schedule, held);
     schedule_free(&schedule, take_with_fallback()); /* 60 MiB would fit now */
-    schedule_free(&schedule, schedule_alloc_chain(&schedule, (plm_bytes[]){ 60 * MIB, 0 }, 2,
-                                                  0)); /* another */
+    /* another chain */
+    schedule_free(&schedule, schedule_alloc_chain(&schedule, (plm_bytes[]){ 50 * MIB, 0 }, 2, 0));
     assert_true(play(64 * MIB));
     assert_int_equal(replay.tries_failed, 1);
     assert_int_equal(replay.kept_count, 1);
+    assert_int_equal(replay.peak.allocated, 50 * MIB);
+}
+
+static void a_chain_of_another_schedule_begins_anew(void **state)
+{
+    uint32_t held = take(20 * MIB);
+
+    schedule_free(&schedule, take_with_fallback());
+    schedule_free(&schedule, held);
+    schedule_free(&schedule, take_with_fallback());
+    assert_true(play(64 * MIB));
+    assert_int_equal(replay.tries_failed, 1);
     assert_int_equal(replay.peak.allocated, 60 * MIB);
 }
 
@@ -140,6 +153,7 @@ static void a_kept_try_that_fails_is_followed_by_all_tries(void **state)
     const plm_bytes tries[] = { 30 * MIB, 14 * MIB, 0 };
     uint32_t held = take(20 * MIB);
 
+    schedule.keeps = true;
     schedule_free(&schedule, schedule_alloc_chain(&schedule, tries, 3, 0));
     schedule_free(&schedule, held);
     take(36 * MIB);
@@ -270,6 +284,7 @@ int main(void)
         UNIT_TEST(a_request_that_does_not_fit_ends_the_replay),
         UNIT_TEST(the_first_try_that_fits_counts),
         UNIT_TEST(a_chain_that_fell_back_begins_there_from_then_on),
+        UNIT_TEST(a_chain_of_another_schedule_begins_anew),
         UNIT_TEST(a_kept_try_that_fails_is_followed_by_all_tries),
         UNIT_TEST(a_chain_whose_end_does_not_fit_fails_there),
         UNIT_TEST(uses_and_empty_cache_reach_the_allocator),

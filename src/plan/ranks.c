@@ -77,6 +77,16 @@ static const struct direction directions[] = {
 
 enum { DIRECTIONS = sizeof directions / sizeof directions[0] };
 
+enum plm_status ranks_complete(struct plm_strategy *strategy, struct plm_error *reterr)
+{
+    struct plm_parallel *p = &strategy->parallel;
+    enum plm_status status = mesh_complete(p, reterr);
+
+    if (status == PLM_OK && p->pp == 1 && p->microbatches > 0 && strategy->accumulate <= 1)
+        strategy->accumulate = p->microbatches; /* one rank accumulates them */
+    return status;
+}
+
 const struct rank_class *ranks_classes(const struct plm_strategy *strategy,
                                        struct arena *arena,
                                        size_t *ret_count)
@@ -253,12 +263,10 @@ enum plm_status simulate(const struct subject *subject,
     struct arena scratch = { 0 };
     struct plm_strategy whole = *strategy;
     size_t count, worst = 0;
-    enum plm_status status = mesh_complete(&whole.parallel, reterr);
+    enum plm_status status = ranks_complete(&whole, reterr);
 
     if (status != PLM_OK)
         return status;
-    if (whole.parallel.pp == 1 && whole.parallel.microbatches > 0 && whole.accumulate <= 1)
-        whole.accumulate = whole.parallel.microbatches; /* one rank accumulates them */
     strategy = &whole;
     const struct rank_class *classes = ranks_classes(strategy, &scratch, &count);
     struct outcome *outcomes = arena_array(&scratch, struct outcome, count);

@@ -14,7 +14,11 @@ struct rank_class {
     int64_t rank;
 };
 
-/* ranks_classes() - of a strategy, at least one; a technique whose ranks differ adds a row to the table in ranks.c */
+/* ranks_complete() - fill in what numbers of ranks leave open */
+PLM_MUST_CHECK enum plm_status ranks_complete(struct plm_strategy *strategy,
+                                              struct plm_error *reterr);
+
+/* ranks_classes() - of a complete strategy, at least one; a technique whose ranks differ adds a row to the table in ranks.c */
 const struct rank_class *ranks_classes(const struct plm_strategy *strategy,
                                        struct arena *arena,
                                        size_t *ret_count);

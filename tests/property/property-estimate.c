@@ -47,6 +47,28 @@ static uint32_t draw(uint64_t *random, uint32_t below)
     return (uint32_t)(*random >> 33) % below;
 }
 
+/* under_deepspeed() - @s as one of two ranks of ZeRO's @stage, without what DeepSpeed's engine refuses */
+static struct plm_strategy under_deepspeed(struct plm_strategy s, int stage, uint64_t *random)
+{
+    s.parallel.zero = stage;
+    s.parallel.gpus = 2;
+    if (draw(random, 4) == 0)
+        s.parallel.deepspeed.offload = PLM_OFFLOAD_OPTIMIZER;
+    if (s.precision == PLM_PRECISION_AMP_BF16)
+        s.precision = PLM_PRECISION_BF16;
+    if (s.precision == PLM_PRECISION_AMP_FP16)
+        s.precision = PLM_PRECISION_FP16;
+    if (s.optimizer == PLM_OPTIMIZER_NONE || s.optimizer == PLM_OPTIMIZER_ADAFACTOR ||
+        s.optimizer == PLM_OPTIMIZER_ADAGRAD)
+        s.optimizer = PLM_OPTIMIZER_ADAMW;
+    s.checkpoint_reentrant = false;
+    s.zero_grad = PLM_ZERO_GRAD_SET_TO_NONE;
+    s.zero_grad_at = PLM_ZERO_GRAD_AT_END;
+    s.eval = false;
+    s.channels_last = false;
+    return s;
+}
+
 static struct plm_strategy draw_strategy(uint64_t *random, const struct subject *subject)
 {
     static const char *const allocators[] = { NULL, "expandable_segments:True",
@@ -90,6 +112,8 @@ static struct plm_strategy draw_strategy(uint64_t *random, const struct subject 
         if (s.optimizer == PLM_OPTIMIZER_ADAFACTOR)
             s.optimizer = PLM_OPTIMIZER_ADAMW;
     }
+    if (!ddp && !fsdp && draw(random, 4) == 0)
+        s = under_deepspeed(s, 1 + (int)draw(random, 3), random);
     return s;
 }
 
@@ -98,11 +122,12 @@ static void describe(unsigned seed, const struct subject *subject, const struct 
     print_message("# seed %u: %s batch %" PRId64
                   " precision %d optimizer %d checkpoint %d%s accumulate %" PRId64
                   " clip %g zero_grad %d at %d keep %d eval %d channels_last %d ddp %d fsdp %d "
-                  "allocator %s %s\n",
+                  "zero %d%s allocator %s %s\n",
                   seed, subject->model, s->batch, s->precision, s->optimizer, s->checkpoint,
                   s->checkpoint_reentrant ? " reentrant" : "", s->accumulate, s->clip_grad_norm,
                   s->zero_grad, s->zero_grad_at, s->keep_outputs, s->eval, s->channels_last,
-                  (int)s->parallel.ddp, (int)s->parallel.fsdp,
+                  (int)s->parallel.ddp, (int)s->parallel.fsdp, (int)s->parallel.zero,
+                  s->parallel.deepspeed.offload ? " offload" : "",
                   s->allocator ? s->allocator : "default", s->framework);
 }
 

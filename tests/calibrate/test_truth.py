@@ -15,6 +15,11 @@ def measured(*args, lines=(), **settings):
     return done
 
 
+def has_kernels():
+    """Was the program built with nvcc?"""
+    return not any('built without nvcc' in s for s in measured('--quick').report['skipped'])
+
+
 class Truth(unittest.TestCase):
     def test_total_context_and_others(self):
         for settings in ({'total': '3GiB', 'context': '300MiB', 'others': '500MiB'},
@@ -171,6 +176,8 @@ class Truth(unittest.TestCase):
         self.assertLess(abs(value - truth), share * truth, f'{value} is not {truth}')
 
     def test_rates_of_kernels(self):
+        if not has_kernels():
+            self.skipTest('built without nvcc')
         done = measured(total='4GiB', launch=0, bandwidth=1.5e12, fp32=20e12, tf32=100e12, fp16=200e12, bf16=190e12, fp8=333e12)
         for name in ('copy_rate', 'scale_rate'):
             figures = done.all(name)
@@ -185,6 +192,8 @@ class Truth(unittest.TestCase):
                 self.close(figure['value'], truth)
 
     def test_old_gpus_are_not_asked_for_what_they_lack(self):
+        if not has_kernels():
+            self.skipTest('built without nvcc')
         done = measured('--quick', capability=75)
         self.assertEqual([done.all(f'gemm_{name}') == [] for name in ('fp32', 'fp16', 'tf32', 'bf16', 'fp8')],
                          [False, False, True, True, True])
@@ -207,10 +216,14 @@ class Truth(unittest.TestCase):
                 self.assertGreaterEqual(figure['low'], least)
                 self.assertLess(figure['low'], 2 * least + 1e-3)
         done = measured('--quick', lines=['delay cuLaunchKernel 0.0002', 'delay cudaDeviceSynchronize 0.001'])
+        if not has_kernels():
+            self.skipTest('built without nvcc')
         self.assertGreaterEqual(done.value('launch'), 2e-4)
         self.assertGreaterEqual(done.value('launch_and_wait'), 1.2e-3)
 
     def test_what_a_module_takes(self):
+        if not has_kernels():
+            self.skipTest('built without nvcc')
         self.assertEqual(measured('--quick', module='6MiB').value('module'), 6 * MiB)
 
     # -------------------------------------------------------------- libraries
@@ -232,7 +245,7 @@ class Truth(unittest.TestCase):
         done = measured('--quick', lines=['fail cublasCreate 1 1'])
         self.assertIn('cublas_handle: while measuring libraries: cublasCreate failed with status 1', done.report['skipped'])
         self.assertEqual(done.report['libraries_bytes'], 0)
-        self.assertNotEqual(done.all('copy_rate'), [])
+        self.assertNotEqual(done.all('h2d_pinned'), [])
 
     def test_the_rate_of_cublas(self):
         done = measured('--quick', fp32=20e12, tf32=100e12, fp16=200e12, bf16=190e12)

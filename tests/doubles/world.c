@@ -299,7 +299,7 @@ static void happen(const struct planned *event, uint64_t nth, int *error)
         break;
     case EVENT_DIE:
         if (nth == event->nth)
-            raise(SIGSEGV);
+            raise(SIGKILL);
         break;
     case EVENT_DELAY:
         nanosleep(

@@ -101,8 +101,8 @@ static void errors_say_what_was_expected(void **state)
 
 static const struct CMUnitTest tests[] = {
 #define ROW(...) PROGRAM_ROW(__VA_ARGS__),
-#include "ops-conv.def"
 #include "ops-conv-slow.def"
+#include "ops-conv.def"
 #undef ROW
     cmocka_unit_test(each_call_of_cudnn_takes_the_workspace_that_is_given),
     cmocka_unit_test(an_unknown_workspace_is_said_to_be_unknown),

@@ -74,7 +74,7 @@ class Double:
     def start(self, *args, **more):
         self.state.unlink(missing_ok=True)
         return subprocess.Popen([PROGRAM, *args], env=self.environment(**more), text=True, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder)
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder, start_new_session=True)
 
     def run(self, *args, timeout=120, **more):
         child = self.start(*args, **more)

@@ -4,256 +4,35 @@
 #include <strings.h>
 
 #include "base/error.h"
-#include "base/units.h"
 #include "import/deepspeed_json.h"
+#include "import/deepspeed_keys.h"
 #include "yaml/decode.h"
 
-struct context {
-    struct plm_strategy *strategy;
-    struct plm_error *reterr;
-};
-
-typedef enum plm_status key_reader(struct context *c,
-                                   const char *key,
-                                   const struct yaml_node *value);
-
-/* struct key - a key of a mapping; without a reader it has nothing to do with the device's memory */
-struct key {
-    const char *name;
-    key_reader *read;
-};
-
-static struct plm_strategy *strategy_of(struct context *c)
+static struct plm_strategy *strategy_of(struct keys_context *c)
 {
     return c->strategy;
 }
 
-static struct plm_deepspeed *deepspeed_of(struct context *c)
+static struct plm_deepspeed *deepspeed_of(struct keys_context *c)
 {
     return &strategy_of(c)->parallel.deepspeed;
 }
 
-/* ------------------------------------------------------------------ values */
-
-/* is_auto() - left to the program that reads the file, as Hugging Face's Trainer does */
-static bool is_auto(const struct yaml_node *value)
-{
-    return yaml_is_null(value) || (value->kind == YAML_SCALAR && strcmp(value->text, "auto") == 0);
-}
-
-static enum plm_status refuse(struct context *c,
-                              const char *key,
-                              const struct yaml_node *value,
-                              const char *what)
-{
-    char got[64];
-
-    return plm_fail_at(c->reterr, PLM_E_USAGE, value->at, "'%s' is %s: %s", key,
-                       yaml_describe(value, got), what);
-}
-
-/* read_number() - a number, which JSON may write as 5e8 */
-static enum plm_status read_number(struct context *c,
-                                   const char *key,
-                                   const struct yaml_node *value,
-                                   double *ret)
-{
-    if (value->kind == YAML_SCALAR && !value->quoted && units_parse_real(value->text, ret))
-        return PLM_OK;
-    return refuse(c, key, value, "a number was expected");
-}
-
-static enum plm_status read_whole(
-    struct context *c, const char *key, const struct yaml_node *value, int64_t least, int64_t *ret)
-{
-    double number;
-    enum plm_status status = read_number(c, key, value, &number);
-
-    if (status)
-        return status;
-    if (number > 9.2e18) /* sys.maxsize */
-        number = 9.2e18;
-    if (number < (double)least || number != (double)(int64_t)number)
-        return refuse(c, key, value,
-                      least > 0 ? "a whole number from 1 was expected"
-                                : "a whole number from 0 was expected");
-    *ret = (int64_t)number;
-    return PLM_OK;
-}
-
-/* agree() - a number that an option has given too must be the same */
-static enum plm_status agree(struct context *c,
-                             const char *key,
-                             const struct yaml_node *value,
-                             const char *option,
-                             int64_t *field)
-{
-    int64_t number;
-    enum plm_status status = read_whole(c, key, value, 1, &number);
-
-    if (status)
-        return status;
-    if (*field > 0 && *field != number)
-        return plm_fail_at(c->reterr, PLM_E_USAGE, value->at, "'%s' is %lld; --%s says %lld", key,
-                           (long long)number, option, (long long)*field);
-    *field = number;
-    return PLM_OK;
-}
-
-/* read_size() - elements: of a field in which 0 stands for the default */
-static enum plm_status read_size(struct context *c,
-                                 const char *key,
-                                 const struct yaml_node *value,
-                                 int64_t *field)
-{
-    int64_t size;
-    enum plm_status status = read_whole(c, key, value, 0, &size);
-
-    if (!status)
-        *field = size == 0 ? PLM_DEEPSPEED_NONE : size;
-    return status;
-}
-
-static enum plm_status read_switch(struct context *c,
-                                   const char *key,
-                                   const struct yaml_node *value,
-                                   enum plm_switch *field)
-{
-    bool on = false;
-    enum plm_status status = decode_bool(value, key, &on, c->reterr);
-    enum plm_switch read = on ? PLM_SWITCH_TRUE : PLM_SWITCH_FALSE;
-
-    if (status)
-        return status;
-    if (*field != PLM_SWITCH_DEFAULT && *field != read)
-        return refuse(c, key, value, "an option says otherwise");
-    *field = read;
-    return PLM_OK;
-}
-
-/* refuse_true() - what would change the device's memory in a way that is not modelled */
-static enum plm_status refuse_true(struct context *c,
-                                   const char *key,
-                                   const struct yaml_node *value)
-{
-    bool on;
-    enum plm_status status = decode_bool(value, key, &on, c->reterr);
-
-    return status || !on ? status : refuse(c, key, value, "not modelled");
-}
-
-static enum plm_status refuse_false(struct context *c,
-                                    const char *key,
-                                    const struct yaml_node *value)
-{
-    bool on;
-    enum plm_status status = decode_bool(value, key, &on, c->reterr);
-
-    return status || on ? status : refuse(c, key, value, "not modelled");
-}
-
-/* refuse_other() - a number that must be what it is by default */
-static enum plm_status refuse_other(struct context *c,
-                                    const char *key,
-                                    const struct yaml_node *value,
-                                    double usual)
-{
-    double number;
-    enum plm_status status = read_number(c, key, value, &number);
-
-    return status || number == usual ? status : refuse(c, key, value, "not modelled");
-}
-
-static enum plm_status refuse_above_1(struct context *c,
-                                      const char *key,
-                                      const struct yaml_node *value)
-{
-    return refuse_other(c, key, value, 1);
-}
-
-static enum plm_status refuse_above_0(struct context *c,
-                                      const char *key,
-                                      const struct yaml_node *value)
-{
-    return refuse_other(c, key, value, 0);
-}
-
-/* refuse_enabled() - a section that does nothing unless it is switched on */
-static enum plm_status refuse_enabled(struct context *c,
-                                      const char *key,
-                                      const struct yaml_node *value)
-{
-    const struct yaml_node *enabled = yaml_get(value, "enabled");
-
-    return enabled ? refuse_true(c, key, enabled) : PLM_OK;
-}
-
-static enum plm_status refuse_any(struct context *c, const char *key, const struct yaml_node *value)
-{
-    return refuse(c, key, value, "not modelled");
-}
-
-/* ------------------------------------------------------------------ a mapping */
-
-static const struct key *find_key(const struct key *keys, size_t count, const char *name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(keys[i].name, name) == 0)
-            return &keys[i];
-    return NULL;
-}
-
-static enum plm_status fail_unknown(struct context *c,
-                                    const struct yaml_node *key,
-                                    const struct key *keys,
-                                    size_t count)
-{
-    const char *names[128];
-
-    for (size_t i = 0; i < count && i < 128; i++)
-        names[i] = keys[i].name;
-    return decode_fail_unknown(key->at, "unknown key", key->text, names, count, c->reterr);
-}
-
-/* read_keys() - each key by its reader; "auto" is as if it were absent */
-static enum plm_status read_keys(struct context *c,
-                                 const char *what,
-                                 const struct yaml_node *mapping,
-                                 const struct key *keys,
-                                 size_t count)
-{
-    if (mapping->kind != YAML_MAPPING)
-        return refuse(c, what, mapping, "a mapping was expected");
-    for (size_t i = 0; i < mapping->item_count; i++) {
-        const struct yaml_node *name = mapping->keys[i], *value = mapping->items[i];
-        const struct key *key = find_key(keys, count, name->text);
-
-        if (!key)
-            return fail_unknown(c, name, keys, count);
-        enum plm_status status =
-            key->read && !is_auto(value) ? key->read(c, name->text, value) : PLM_OK;
-
-        if (status)
-            return status;
-    }
-    return PLM_OK;
-}
-
 #define READ_KEYS(c, what, mapping, keys)                                                          \
-    read_keys(c, what, mapping, keys, sizeof(keys) / sizeof *(keys))
+    keys_read(c, what, mapping, keys, sizeof(keys) / sizeof *(keys))
 
 #define SIZE_KEY(field)                                                                            \
-    static enum plm_status size_##field(struct context *c, const char *key,                        \
+    static enum plm_status size_##field(struct keys_context *c, const char *key,                   \
                                         const struct yaml_node *value)                             \
     {                                                                                              \
-        return read_size(c, key, value, &deepspeed_of(c)->field);                                  \
+        return keys_read_size(c, key, value, &deepspeed_of(c)->field);                             \
     }
 
 #define SWITCH_KEY(field)                                                                          \
-    static enum plm_status switch_##field(struct context *c, const char *key,                      \
+    static enum plm_status switch_##field(struct keys_context *c, const char *key,                 \
                                           const struct yaml_node *value)                           \
     {                                                                                              \
-        return read_switch(c, key, value, &deepspeed_of(c)->field);                                \
+        return keys_read_switch(c, key, value, &deepspeed_of(c)->field);                           \
     }
 
 /* ------------------------------------------------------------------ zero_optimization */
@@ -270,27 +49,27 @@ SWITCH_KEY(reduce_scatter)
 SWITCH_KEY(multi_rank_allreduce)
 SWITCH_KEY(check_grad_overflow)
 
-static enum plm_status reduce_bucket_size(struct context *c,
+static enum plm_status reduce_bucket_size(struct keys_context *c,
                                           const char *key,
                                           const struct yaml_node *value)
 {
-    return agree(c, key, value, "zero-bucket", &deepspeed_of(c)->reduce_bucket_size);
+    return keys_agree(c, key, value, "zero-bucket", &deepspeed_of(c)->reduce_bucket_size);
 }
 
-static enum plm_status stage(struct context *c, const char *key, const struct yaml_node *value)
+static enum plm_status stage(struct keys_context *c, const char *key, const struct yaml_node *value)
 {
     int64_t number;
-    enum plm_status status = read_whole(c, key, value, 1, &number);
+    enum plm_status status = keys_read_whole(c, key, value, 1, &number);
 
     if (status || number > 3)
-        return refuse(c, key, value, "stage 1, 2 or 3 of ZeRO was expected");
+        return keys_refuse(c, key, value, "stage 1, 2 or 3 of ZeRO was expected");
     if (strategy_of(c)->parallel.zero > 0 && strategy_of(c)->parallel.zero != number)
-        return refuse(c, key, value, "--zero says otherwise");
+        return keys_refuse(c, key, value, "--zero says otherwise");
     strategy_of(c)->parallel.zero = number;
     return PLM_OK;
 }
 
-static enum plm_status round_robin(struct context *c,
+static enum plm_status round_robin(struct keys_context *c,
                                    const char *key,
                                    const struct yaml_node *value)
 {
@@ -298,7 +77,7 @@ static enum plm_status round_robin(struct context *c,
 }
 
 /* offloads() - "device" of a section: is it the host? */
-static enum plm_status offloads(struct context *c, const struct yaml_node *section, bool *ret)
+static enum plm_status offloads(struct keys_context *c, const struct yaml_node *section, bool *ret)
 {
     const struct yaml_node *device = yaml_get(section, "device");
 
@@ -306,19 +85,27 @@ static enum plm_status offloads(struct context *c, const struct yaml_node *secti
     if (!device || strcmp(device->text, "none") == 0)
         return PLM_OK;
     if (strcmp(device->text, "cpu") != 0)
-        return refuse(c, "device", device, "cpu or none; nvme is not modelled");
+        return keys_refuse(c, "device", device, "cpu or none; nvme is not modelled");
     *ret = true;
     return PLM_OK;
 }
 
-static const struct key offload_keys[] = {
-    { "device", NULL },          { "pin_memory", NULL },           { "nvme_path", NULL },
-    { "buffer_count", NULL },    { "buffer_size", NULL },          { "max_in_cpu", NULL },
-    { "pipeline_read", NULL },   { "pipeline_write", NULL },       { "fast_init", NULL },
-    { "ratio", refuse_above_1 }, { "super_offload", refuse_true }, { "cpuadam_cores_perc", NULL },
+static const struct keys_entry offload_keys[] = {
+    { "device", NULL },
+    { "pin_memory", NULL },
+    { "nvme_path", NULL },
+    { "buffer_count", NULL },
+    { "buffer_size", NULL },
+    { "max_in_cpu", NULL },
+    { "pipeline_read", NULL },
+    { "pipeline_write", NULL },
+    { "fast_init", NULL },
+    { "ratio", keys_refuse_above_1 },
+    { "super_offload", keys_refuse_true },
+    { "cpuadam_cores_perc", NULL },
 };
 
-static enum plm_status offload_optimizer(struct context *c,
+static enum plm_status offload_optimizer(struct keys_context *c,
                                          const char *key,
                                          const struct yaml_node *value)
 {
@@ -332,7 +119,7 @@ static enum plm_status offload_optimizer(struct context *c,
     return status;
 }
 
-static enum plm_status offload_param(struct context *c,
+static enum plm_status offload_param(struct keys_context *c,
                                      const char *key,
                                      const struct yaml_node *value)
 {
@@ -346,7 +133,7 @@ static enum plm_status offload_param(struct context *c,
     return status;
 }
 
-static const struct key zero_keys[] = {
+static const struct keys_entry zero_keys[] = {
     { "stage", stage },
     { "contiguous_gradients", switch_contiguous_gradients },
     { "reduce_scatter", switch_reduce_scatter },
@@ -355,15 +142,15 @@ static const struct key zero_keys[] = {
     { "allgather_partitions", NULL },
     { "allgather_bucket_size", NULL },
     { "overlap_comm", switch_overlap_comm },
-    { "compute_grad_norm", refuse_false },
+    { "compute_grad_norm", keys_refuse_false },
     { "load_from_fp32_weights", NULL },
     { "elastic_checkpoint", NULL },
     { "offload_param", offload_param },
     { "offload_optimizer", offload_optimizer },
-    { "zenflow", refuse_any },
+    { "zenflow", keys_refuse_any },
     { "sub_group_size", size_sub_group_size },
-    { "cpu_offload", refuse_true },
-    { "cpu_offload_params", refuse_true },
+    { "cpu_offload", keys_refuse_true },
+    { "cpu_offload_params", keys_refuse_true },
     { "cpu_offload_use_pin_memory", NULL },
     { "prefetch_bucket_size", size_prefetch_bucket_size },
     { "stage3_prefetch_bucket_size", size_prefetch_bucket_size },
@@ -378,30 +165,30 @@ static const struct key zero_keys[] = {
     { "gather_16bit_weights_on_model_save", NULL },
     { "stage3_gather_16bit_weights_on_model_save", NULL },
     { "stage3_gather_fp16_weights_on_model_save", NULL },
-    { "module_granularity_threshold", refuse_above_0 },
-    { "stage3_module_granularity_threshold", refuse_above_0 },
-    { "use_all_reduce_for_fetch_params", refuse_true },
-    { "stage3_use_all_reduce_for_fetch_params", refuse_true },
-    { "allgather_sequential", refuse_true },
-    { "stage3_allgather_sequential", refuse_true },
+    { "module_granularity_threshold", keys_refuse_above_0 },
+    { "stage3_module_granularity_threshold", keys_refuse_above_0 },
+    { "use_all_reduce_for_fetch_params", keys_refuse_true },
+    { "stage3_use_all_reduce_for_fetch_params", keys_refuse_true },
+    { "allgather_sequential", keys_refuse_true },
+    { "stage3_allgather_sequential", keys_refuse_true },
     { "ignore_unused_parameters", NULL },
-    { "legacy_stage1", refuse_true },
+    { "legacy_stage1", keys_refuse_true },
     { "round_robin_gradients", round_robin },
-    { "parameter_alignment", refuse_true },
-    { "zero_hpz_partition_size", refuse_above_1 },
-    { "zero_quantized_weights", refuse_true },
-    { "zero_quantized_nontrainable_weights", refuse_true },
-    { "zero_quantized_gradients", refuse_true },
-    { "memory_efficient_linear", refuse_false },
+    { "parameter_alignment", keys_refuse_true },
+    { "zero_hpz_partition_size", keys_refuse_above_1 },
+    { "zero_quantized_weights", keys_refuse_true },
+    { "zero_quantized_nontrainable_weights", keys_refuse_true },
+    { "zero_quantized_gradients", keys_refuse_true },
+    { "memory_efficient_linear", keys_refuse_false },
     { "pipeline_loading_checkpoint", NULL },
     { "override_module_apply", NULL },
     { "log_trace_cache_warnings", NULL },
     { "enable_sanity_checks", NULL },
     { "save_muon_momentum_buffer_in_memory", NULL },
-    { "leaf_module", refuse_any },
+    { "leaf_module", keys_refuse_any },
 };
 
-static enum plm_status zero_optimization(struct context *c,
+static enum plm_status zero_optimization(struct keys_context *c,
                                          const char *key,
                                          const struct yaml_node *value)
 {
@@ -411,7 +198,7 @@ static enum plm_status zero_optimization(struct context *c,
 /* ------------------------------------------------------------------ precision */
 
 /* enable() - a section's "enabled": true chooses the precision */
-static enum plm_status enable(struct context *c,
+static enum plm_status enable(struct keys_context *c,
                               const struct yaml_node *value,
                               enum plm_precision precision)
 {
@@ -421,12 +208,12 @@ static enum plm_status enable(struct context *c,
     if (status || !on)
         return status;
     if (strategy_of(c)->precision != PLM_PRECISION_FP32 && strategy_of(c)->precision != precision)
-        return refuse(c, "enabled", value, "--precision says otherwise");
+        return keys_refuse(c, "enabled", value, "--precision says otherwise");
     strategy_of(c)->precision = precision;
     return PLM_OK;
 }
 
-static enum plm_status enable_bf16(struct context *c,
+static enum plm_status enable_bf16(struct keys_context *c,
                                    const char *key,
                                    const struct yaml_node *value)
 {
@@ -434,7 +221,7 @@ static enum plm_status enable_bf16(struct context *c,
     return enable(c, value, PLM_PRECISION_BF16);
 }
 
-static enum plm_status enable_fp16(struct context *c,
+static enum plm_status enable_fp16(struct keys_context *c,
                                    const char *key,
                                    const struct yaml_node *value)
 {
@@ -442,37 +229,37 @@ static enum plm_status enable_fp16(struct context *c,
     return enable(c, value, PLM_PRECISION_FP16);
 }
 
-static const struct key bf16_keys[] = {
+static const struct keys_entry bf16_keys[] = {
     { "enabled", enable_bf16 },
     { "immediate_grad_update", NULL },
     { "check_grad_overflow", switch_check_grad_overflow },
-    { "bf16_master_weights_and_grads", refuse_true },
-    { "bf16_optimizer_states", refuse_true },
+    { "bf16_master_weights_and_grads", keys_refuse_true },
+    { "bf16_optimizer_states", keys_refuse_true },
 };
 
-static const struct key fp16_keys[] = {
+static const struct keys_entry fp16_keys[] = {
     { "enabled", enable_fp16 },
-    { "auto_cast", refuse_true },
+    { "auto_cast", keys_refuse_true },
     { "loss_scale", NULL },
     { "initial_scale_power", NULL },
     { "loss_scale_window", NULL },
     { "hysteresis", NULL },
     { "consecutive_hysteresis", NULL },
     { "min_loss_scale", NULL },
-    { "fp16_master_weights_and_grads", refuse_true },
+    { "fp16_master_weights_and_grads", keys_refuse_true },
 };
 
-static enum plm_status bf16(struct context *c, const char *key, const struct yaml_node *value)
+static enum plm_status bf16(struct keys_context *c, const char *key, const struct yaml_node *value)
 {
     return READ_KEYS(c, key, value, bf16_keys);
 }
 
-static enum plm_status fp16(struct context *c, const char *key, const struct yaml_node *value)
+static enum plm_status fp16(struct keys_context *c, const char *key, const struct yaml_node *value)
 {
     return READ_KEYS(c, key, value, fp16_keys);
 }
 
-static enum plm_status communication_type(struct context *c,
+static enum plm_status communication_type(struct keys_context *c,
                                           const char *key,
                                           const struct yaml_node *value)
 {
@@ -489,48 +276,52 @@ static enum plm_status communication_type(struct context *c,
             deepspeed_of(c)->communication_dtype = types[i].reduced;
             return PLM_OK;
         }
-    return refuse(c, key, value, "fp32, bf16 or fp16 was expected");
+    return keys_refuse(c, key, value, "fp32, bf16 or fp16 was expected");
 }
 
-static const struct key data_types_keys[] = {
-    { "grad_accum_dtype", refuse_any },
+static const struct keys_entry data_types_keys[] = {
+    { "grad_accum_dtype", keys_refuse_any },
     { "param_dtype", NULL },
-    { "buffer_dtype", refuse_any },
-    { "keep_in_fp32_modules", refuse_any },
+    { "buffer_dtype", keys_refuse_any },
+    { "keep_in_fp32_modules", keys_refuse_any },
 };
 
-static enum plm_status data_types(struct context *c, const char *key, const struct yaml_node *value)
+static enum plm_status data_types(struct keys_context *c,
+                                  const char *key,
+                                  const struct yaml_node *value)
 {
     return READ_KEYS(c, key, value, data_types_keys);
 }
 
 /* ------------------------------------------------------------------ batch, clipping, optimizer */
 
-static enum plm_status micro_batch(struct context *c,
+static enum plm_status micro_batch(struct keys_context *c,
                                    const char *key,
                                    const struct yaml_node *value)
 {
-    return agree(c, key, value, "batch", &strategy_of(c)->batch);
+    return keys_agree(c, key, value, "batch", &strategy_of(c)->batch);
 }
 
-static enum plm_status accumulation(struct context *c,
+static enum plm_status accumulation(struct keys_context *c,
                                     const char *key,
                                     const struct yaml_node *value)
 {
-    return agree(c, key, value, "accumulate", &strategy_of(c)->accumulate);
+    return keys_agree(c, key, value, "accumulate", &strategy_of(c)->accumulate);
 }
 
-static enum plm_status clipping(struct context *c, const char *key, const struct yaml_node *value)
+static enum plm_status clipping(struct keys_context *c,
+                                const char *key,
+                                const struct yaml_node *value)
 {
     double norm;
-    enum plm_status status = read_number(c, key, value, &norm);
+    enum plm_status status = keys_read_number(c, key, value, &norm);
 
     if (status)
         return status;
     if (norm < 0)
-        return refuse(c, key, value, "a norm from 0 was expected");
+        return keys_refuse(c, key, value, "a norm from 0 was expected");
     if (strategy_of(c)->clip_grad_norm > 0 && strategy_of(c)->clip_grad_norm != norm)
-        return refuse(c, key, value, "--clip-grad-norm says otherwise");
+        return keys_refuse(c, key, value, "--clip-grad-norm says otherwise");
     strategy_of(c)->clip_grad_norm = norm;
     deepspeed_of(c)->no_clipping = norm == 0;
     return PLM_OK;
@@ -552,14 +343,16 @@ static enum plm_optimizer adam(const struct yaml_node *params, bool decoupled)
     return decoupled ? PLM_OPTIMIZER_ADAMW_FUSED : PLM_OPTIMIZER_ADAM_FUSED;
 }
 
-static enum plm_status optimizer(struct context *c, const char *key, const struct yaml_node *value)
+static enum plm_status optimizer(struct keys_context *c,
+                                 const char *key,
+                                 const struct yaml_node *value)
 {
     const struct yaml_node *type = yaml_get(value, "type"), *params = yaml_get(value, "params");
     const struct yaml_node *momentum = member(params, "momentum");
     enum plm_optimizer *chosen = &strategy_of(c)->optimizer;
 
     if (!type)
-        return refuse(c, key, value, "'type' is missing");
+        return keys_refuse(c, key, value, "'type' is missing");
     if (strcasecmp(type->text, "adam") == 0)
         *chosen = adam(params, false);
     else if (strcasecmp(type->text, "adamw") == 0)
@@ -570,13 +363,13 @@ static enum plm_status optimizer(struct context *c, const char *key, const struc
     else if (strcmp(type->text, "RMSprop") == 0)
         *chosen = PLM_OPTIMIZER_RMSPROP;
     else
-        return refuse(c, "type", type, "Adam, AdamW, SGD and RMSprop are modelled");
+        return keys_refuse(c, "type", type, "Adam, AdamW, SGD and RMSprop are modelled");
     return PLM_OK;
 }
 
 /* ------------------------------------------------------------------ the file */
 
-static const struct key root_keys[] = {
+static const struct keys_entry root_keys[] = {
     { "train_batch_size", NULL },
     { "train_micro_batch_size_per_gpu", micro_batch },
     { "gradient_accumulation_steps", accumulation },
@@ -597,11 +390,11 @@ static const struct key root_keys[] = {
     { "dump_state", NULL },
     { "seed", NULL },
     { "prescale_gradients", NULL },
-    { "gradient_predivide_factor", refuse_above_1 },
+    { "gradient_predivide_factor", keys_refuse_above_1 },
     { "disable_allgather", NULL },
-    { "sparse_gradients", refuse_true },
-    { "amp", refuse_enabled },
-    { "torch_autocast", refuse_enabled },
+    { "sparse_gradients", keys_refuse_true },
+    { "amp", keys_refuse_enabled },
+    { "torch_autocast", keys_refuse_enabled },
     { "activation_checkpointing", NULL },
     { "flops_profiler", NULL },
     { "tensorboard", NULL },
@@ -619,27 +412,27 @@ static const struct key root_keys[] = {
     { "nebula", NULL },
     { "dataloader_drop_last", NULL },
     { "use_node_local_storage", NULL },
-    { "eigenvalue", refuse_enabled },
-    { "progressive_layer_drop", refuse_enabled },
-    { "curriculum_learning", refuse_enabled },
-    { "data_efficiency", refuse_enabled },
-    { "compression_training", refuse_any },
-    { "quantize_training", refuse_any },
-    { "tensor_parallel", refuse_any },
-    { "expert_parallel", refuse_any },
-    { "sequence_parallel_size", refuse_above_1 },
+    { "eigenvalue", keys_refuse_enabled },
+    { "progressive_layer_drop", keys_refuse_enabled },
+    { "curriculum_learning", keys_refuse_enabled },
+    { "data_efficiency", keys_refuse_enabled },
+    { "compression_training", keys_refuse_any },
+    { "quantize_training", keys_refuse_any },
+    { "tensor_parallel", keys_refuse_any },
+    { "expert_parallel", keys_refuse_any },
+    { "sequence_parallel_size", keys_refuse_above_1 },
 };
 
 /* check_batch() - train_batch_size is micro-batch × micro-batches × ranks; it gives the first when that is missing */
-static enum plm_status check_batch(struct context *c, const struct yaml_node *root)
+static enum plm_status check_batch(struct keys_context *c, const struct yaml_node *root)
 {
     const struct yaml_node *value = yaml_get(root, "train_batch_size");
     struct plm_strategy *s = strategy_of(c);
     int64_t whole, micros = s->accumulate > 0 ? s->accumulate : 1;
 
-    if (!value || is_auto(value) || s->parallel.gpus < 1)
+    if (!value || keys_is_auto(value) || s->parallel.gpus < 1)
         return PLM_OK;
-    enum plm_status status = read_whole(c, "train_batch_size", value, 1, &whole);
+    enum plm_status status = keys_read_whole(c, "train_batch_size", value, 1, &whole);
 
     if (status)
         return status;
@@ -661,7 +454,7 @@ static enum plm_status check_batch(struct context *c, const struct yaml_node *ro
 }
 
 /* check_root() - a file without ZeRO is not one for this */
-static enum plm_status check_root(struct context *c, const struct yaml_node *root)
+static enum plm_status check_root(struct keys_context *c, const struct yaml_node *root)
 {
     const struct yaml_node *zero = yaml_get(root, "zero_optimization");
 
@@ -676,7 +469,7 @@ enum plm_status deepspeed_json_import(const struct yaml_node *root,
                                       struct plm_strategy *strategy,
                                       struct plm_error *reterr)
 {
-    struct context c = { .strategy = strategy, .reterr = reterr };
+    struct keys_context c = { .strategy = strategy, .reterr = reterr };
     enum plm_status status = READ_KEYS(&c, "the configuration", root, root_keys);
 
     return status ? status : check_root(&c, root);

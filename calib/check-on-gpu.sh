@@ -86,7 +86,7 @@ else
     build=$out/build
     plimsoll=$build/plimsoll
     { [ -f "$build/build.ninja" ] || within 60 meson setup "$build" "$source" --buildtype=release -Dtests=disabled -Dman=disabled; } >"$out/build.log" 2>&1 &&
-        within 180 ninja -C "$build" plimsoll >>"$out/build.log" 2>&1
+        within 240 ninja -C "$build" plimsoll >>"$out/build.log" 2>&1
     status=$?
     if [ $status -ne 0 ]; then
         say "build: FAILED with status $status; see $out/build.log"

@@ -201,7 +201,7 @@ static enum plm_status describe(const struct nvml *nvml,
                                 struct nvml_gpu *gpu,
                                 struct plm_error *reterr)
 {
-    struct nvml_memory memory;
+    struct nvml_memory memory = { 0 };
     int code;
     enum plm_status status = nvml_read_memory(nvml, gpu, &memory, reterr);
 

@@ -61,7 +61,7 @@ enum plm_status keys_agree(struct keys_context *c,
                            const char *option,
                            int64_t *field)
 {
-    int64_t number;
+    int64_t number = 0;
     enum plm_status status = keys_read_whole(c, key, value, 1, &number);
 
     if (status)
@@ -78,7 +78,7 @@ enum plm_status keys_read_size(struct keys_context *c,
                                const struct yaml_node *value,
                                int64_t *field)
 {
-    int64_t size;
+    int64_t size = 0;
     enum plm_status status = keys_read_whole(c, key, value, 0, &size);
 
     if (!status)

@@ -119,6 +119,7 @@ static enum plm_status offload_optimizer(struct keys_context *c,
     return status;
 }
 
+/* offload_param() - what it says is followed by check_offload(), which knows the stage and the other section */
 static enum plm_status offload_param(struct keys_context *c,
                                      const char *key,
                                      const struct yaml_node *value)
@@ -126,11 +127,7 @@ static enum plm_status offload_param(struct keys_context *c,
     bool offloaded;
     enum plm_status status = READ_KEYS(c, key, value, offload_keys);
 
-    if (!status)
-        status = offloads(c, value, &offloaded);
-    if (!status && offloaded)
-        deepspeed_of(c)->offload = PLM_OFFLOAD_ALL;
-    return status;
+    return status ? status : offloads(c, value, &offloaded);
 }
 
 static const struct keys_entry zero_keys[] = {
@@ -150,7 +147,7 @@ static const struct keys_entry zero_keys[] = {
     { "zenflow", keys_refuse_any },
     { "sub_group_size", size_sub_group_size },
     { "cpu_offload", keys_refuse_true },
-    { "cpu_offload_params", keys_refuse_true },
+    { "cpu_offload_param", keys_refuse_true },
     { "cpu_offload_use_pin_memory", NULL },
     { "prefetch_bucket_size", size_prefetch_bucket_size },
     { "stage3_prefetch_bucket_size", size_prefetch_bucket_size },
@@ -458,11 +455,13 @@ static enum plm_status check_root(struct keys_context *c, const struct yaml_node
 {
     const struct yaml_node *zero = yaml_get(root, "zero_optimization");
 
-    if (strategy_of(c)->parallel.zero > 0)
-        return check_batch(c, root);
-    return plm_fail_at(c->reterr, PLM_E_USAGE, zero ? zero->at : root->at,
-                       "'stage' of 'zero_optimization' is missing: stage 1, 2 or 3 of ZeRO is "
-                       "modelled, not stage 0");
+    if (strategy_of(c)->parallel.zero == 0)
+        return plm_fail_at(c->reterr, PLM_E_USAGE, zero ? zero->at : root->at,
+                           "'stage' of 'zero_optimization' is missing: stage 1, 2 or 3 of ZeRO is "
+                           "modelled, not stage 0");
+    enum plm_status status = check_offload(c, zero);
+
+    return status ? status : check_batch(c, root);
 }
 
 enum plm_status deepspeed_json_import(const struct yaml_node *root,
@@ -470,6 +469,28 @@ enum plm_status deepspeed_json_import(const struct yaml_node *root,
                                       struct plm_error *reterr)
 {
     struct keys_context c = { .strategy = strategy, .reterr = reterr };
+/*
+ * check_offload() - parameters on the host while the optimizer stays on the device are not modelled
+ *
+ * DeepSpeed accepts that (stage3.py, _configure_offloading()): master weights and states take the device's memory then.
+ */
+static enum plm_status check_offload(struct keys_context *c, const struct yaml_node *zero)
+{
+    const struct yaml_node *param = member(zero, "offload_param");
+    bool offloaded = false;
+    enum plm_status status = param ? offloads(c, param, &offloaded) : PLM_OK;
+
+    if (status || !offloaded)
+        return status;
+    if (strategy_of(c)->parallel.zero < 3)
+        return keys_refuse(c, "offload_param", param,
+                           "parameters stay on the device before stage 3");
+    if (deepspeed_of(c)->offload == PLM_OFFLOAD_NONE)
+        return keys_refuse(c, "offload_param", param, "not modelled without 'offload_optimizer'");
+    deepspeed_of(c)->offload = PLM_OFFLOAD_ALL;
+    return PLM_OK;
+}
+
     enum plm_status status = READ_KEYS(&c, "the configuration", root, root_keys);
 
     return status ? status : check_root(&c, root);

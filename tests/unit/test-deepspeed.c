@@ -162,6 +162,22 @@ static void a_configuration_fills_in_the_strategy(void **state)
     assert_int_equal(s.parallel.deepspeed.offload, PLM_OFFLOAD_OPTIMIZER);
 }
 
+static void parameters_follow_the_optimizer_to_the_host(void **state)
+{
+    static const char both[] = "{\"zero_optimization\": {\"stage\": 3,\n"
+                               "\"offload_param\": {\"device\": \"cpu\"},\n"
+                               "\"offload_optimizer\": {\"device\": \"cpu\"}}}";
+    static const char param[] = "{\"zero_optimization\": {\"stage\": 3,\n"
+                                "\"offload_param\": {\"device\": \"cpu\"}}}";
+    struct plm_strategy s = { 0 }, given = { .parallel.deepspeed.offload = PLM_OFFLOAD_OPTIMIZER };
+    struct plm_error error;
+
+    assert_int_equal(read_text(both, &s, &error), PLM_OK);
+    assert_int_equal(s.parallel.deepspeed.offload, PLM_OFFLOAD_ALL);
+    assert_int_equal(read_text(param, &given, &error), PLM_OK);
+    assert_int_equal(given.parallel.deepspeed.offload, PLM_OFFLOAD_ALL);
+}
+
 static void a_configuration_is_refused_where_it_stands(void **state)
 {
     static const struct {
@@ -188,6 +204,13 @@ static void a_configuration_is_refused_where_it_stands(void **state)
           "not modelled", 2, 36 },
         { "{\"zero_optimization\": {\"stage\": 2}, \"optimizer\": {}}", "'type' is missing", 1,
           50 },
+        { "{\"zero_optimization\": {\"stage\": 3,\n\"offload_param\": {\"device\": \"cpu\"}}}",
+          "not modelled without 'offload_optimizer'", 2, 18 },
+        { "{\"zero_optimization\": {\"offload_param\": {\"device\": \"cpu\"},\n"
+          "\"offload_optimizer\": {\"device\": \"cpu\"}, \"stage\": 2}}",
+          "parameters stay on the device before stage 3", 1, 41 },
+        { "{\"zero_optimization\": {\"stage\": 3, \"cpu_offload_param\": true}}", "not modelled", 1,
+          57 },
         { "[1]", "a mapping was expected", 1, 1 },
     };
 
@@ -241,6 +264,7 @@ int main(void)
         cmocka_unit_test(the_rank_that_keeps_most_is_shown),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(a_configuration_fills_in_the_strategy),
+        cmocka_unit_test(parameters_follow_the_optimizer_to_the_host),
         cmocka_unit_test(a_configuration_is_refused_where_it_stands),
         cmocka_unit_test(an_option_and_the_configuration_must_agree),
     };

@@ -205,7 +205,7 @@ static enum plm_status enable(struct keys_context *c,
     if (status || !on)
         return status;
     if (strategy_of(c)->precision != PLM_PRECISION_FP32 && strategy_of(c)->precision != precision)
-        return keys_refuse(c, "enabled", value, "--precision says otherwise");
+        return keys_refuse(c, "enabled", value, "another section or --precision says otherwise");
     strategy_of(c)->precision = precision;
     return PLM_OK;
 }
@@ -340,27 +340,44 @@ static enum plm_optimizer adam(const struct yaml_node *params, bool decoupled)
     return decoupled ? PLM_OPTIMIZER_ADAMW_FUSED : PLM_OPTIMIZER_ADAM_FUSED;
 }
 
+/* sgd() - has states only with a momentum other than 0 */
+static enum plm_status sgd(struct keys_context *c,
+                           const struct yaml_node *params,
+                           enum plm_optimizer *ret)
+{
+    const struct yaml_node *momentum = member(params, "momentum");
+    double number = 0;
+    enum plm_status status = momentum ? keys_read_number(c, "momentum", momentum, &number) : PLM_OK;
+
+    *ret = number != 0 ? PLM_OPTIMIZER_SGD_MOMENTUM : PLM_OPTIMIZER_SGD;
+    return status;
+}
+
 static enum plm_status optimizer(struct keys_context *c,
                                  const char *key,
                                  const struct yaml_node *value)
 {
     const struct yaml_node *type = yaml_get(value, "type"), *params = yaml_get(value, "params");
-    const struct yaml_node *momentum = member(params, "momentum");
-    enum plm_optimizer *chosen = &strategy_of(c)->optimizer;
+    enum plm_optimizer *chosen = &strategy_of(c)->optimizer, read;
+    enum plm_status status = PLM_OK;
 
     if (!type)
         return keys_refuse(c, key, value, "'type' is missing");
     if (strcasecmp(type->text, "adam") == 0)
-        *chosen = adam(params, false);
+        read = adam(params, false);
     else if (strcasecmp(type->text, "adamw") == 0)
-        *chosen = adam(params, true);
+        read = adam(params, true);
     else if (strcmp(type->text, "SGD") == 0)
-        *chosen = momentum && strcmp(momentum->text, "0") != 0 ? PLM_OPTIMIZER_SGD_MOMENTUM
-                                                               : PLM_OPTIMIZER_SGD;
+        status = sgd(c, params, &read);
     else if (strcmp(type->text, "RMSprop") == 0)
-        *chosen = PLM_OPTIMIZER_RMSPROP;
+        read = PLM_OPTIMIZER_RMSPROP;
     else
         return keys_refuse(c, "type", type, "Adam, AdamW, SGD and RMSprop are modelled");
+    if (status)
+        return status;
+    if (*chosen != PLM_OPTIMIZER_ADAMW && *chosen != read) /* adamw: none was asked for */
+        return keys_refuse(c, "type", type, "--optimizer says otherwise");
+    *chosen = read;
     return PLM_OK;
 }
 
@@ -450,25 +467,6 @@ static enum plm_status check_batch(struct keys_context *c, const struct yaml_nod
                        (long long)s->parallel.gpus);
 }
 
-/* check_root() - a file without ZeRO is not one for this */
-static enum plm_status check_root(struct keys_context *c, const struct yaml_node *root)
-{
-    const struct yaml_node *zero = yaml_get(root, "zero_optimization");
-
-    if (strategy_of(c)->parallel.zero == 0)
-        return plm_fail_at(c->reterr, PLM_E_USAGE, zero ? zero->at : root->at,
-                           "'stage' of 'zero_optimization' is missing: stage 1, 2 or 3 of ZeRO is "
-                           "modelled, not stage 0");
-    enum plm_status status = check_offload(c, zero);
-
-    return status ? status : check_batch(c, root);
-}
-
-enum plm_status deepspeed_json_import(const struct yaml_node *root,
-                                      struct plm_strategy *strategy,
-                                      struct plm_error *reterr)
-{
-    struct keys_context c = { .strategy = strategy, .reterr = reterr };
 /*
  * check_offload() - parameters on the host while the optimizer stays on the device are not modelled
  *
@@ -491,6 +489,25 @@ static enum plm_status check_offload(struct keys_context *c, const struct yaml_n
     return PLM_OK;
 }
 
+/* check_root() - a file without ZeRO is not one for this */
+static enum plm_status check_root(struct keys_context *c, const struct yaml_node *root)
+{
+    const struct yaml_node *zero = yaml_get(root, "zero_optimization");
+
+    if (strategy_of(c)->parallel.zero == 0)
+        return plm_fail_at(c->reterr, PLM_E_USAGE, zero ? zero->at : root->at,
+                           "'stage' of 'zero_optimization' is missing: stage 1, 2 or 3 of ZeRO is "
+                           "modelled, not stage 0");
+    enum plm_status status = check_offload(c, zero);
+
+    return status ? status : check_batch(c, root);
+}
+
+enum plm_status deepspeed_json_import(const struct yaml_node *root,
+                                      struct plm_strategy *strategy,
+                                      struct plm_error *reterr)
+{
+    struct keys_context c = { .strategy = strategy, .reterr = reterr };
     enum plm_status status = READ_KEYS(&c, "the configuration", root, root_keys);
 
     return status ? status : check_root(&c, root);

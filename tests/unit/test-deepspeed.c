@@ -178,6 +178,31 @@ static void parameters_follow_the_optimizer_to_the_host(void **state)
     assert_int_equal(given.parallel.deepspeed.offload, PLM_OFFLOAD_ALL);
 }
 
+static void a_momentum_of_zero_has_no_states(void **state)
+{
+    static const struct {
+        const char *momentum;
+        enum plm_optimizer optimizer;
+    } cases[] = {
+        { "0", PLM_OPTIMIZER_SGD },
+        { "0.0", PLM_OPTIMIZER_SGD },
+        { "0.9", PLM_OPTIMIZER_SGD_MOMENTUM },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct plm_strategy s = { 0 };
+        struct plm_error error;
+        char text[160];
+
+        snprintf(text, sizeof text,
+                 "{\"zero_optimization\": {\"stage\": 2}, \"optimizer\": "
+                 "{\"type\": \"SGD\", \"params\": {\"momentum\": %s}}}",
+                 cases[i].momentum);
+        assert_int_equal(read_text(text, &s, &error), PLM_OK);
+        assert_int_equal(s.optimizer, cases[i].optimizer);
+    }
+}
+
 static void a_configuration_is_refused_where_it_stands(void **state)
 {
     static const struct {
@@ -209,6 +234,10 @@ static void a_configuration_is_refused_where_it_stands(void **state)
         { "{\"zero_optimization\": {\"offload_param\": {\"device\": \"cpu\"},\n"
           "\"offload_optimizer\": {\"device\": \"cpu\"}, \"stage\": 2}}",
           "parameters stay on the device before stage 3", 1, 41 },
+        { "{\"bf16\": {\"enabled\": true},\n\"fp16\": {\"enabled\": true}}",
+          "another section or --precision", 2, 21 },
+        { "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"momentum\": \"auto\"}}}",
+          "a number was expected", 1, 54 },
         { "{\"zero_optimization\": {\"stage\": 3, \"cpu_offload_param\": true}}", "not modelled", 1,
           57 },
         { "[1]", "a mapping was expected", 1, 1 },
@@ -249,6 +278,11 @@ static void an_option_and_the_configuration_must_agree(void **state)
 
     assert_int_equal(read_text("{\"fp16\": {\"enabled\": true}}", &half, &error), PLM_E_USAGE);
     assert_non_null(strstr(error.message, "--precision says otherwise"));
+    struct plm_strategy adafactor = { .optimizer = PLM_OPTIMIZER_ADAFACTOR };
+
+    assert_int_equal(read_text("{\"optimizer\": {\"type\": \"Adam\"}}", &adafactor, &error),
+                     PLM_E_USAGE);
+    assert_non_null(strstr(error.message, "--optimizer says otherwise"));
     struct plm_strategy clipped = { .clip_grad_norm = 0.5 };
 
     assert_int_equal(read_text("{\"gradient_clipping\": 1.0}", &clipped, &error), PLM_E_USAGE);
@@ -265,6 +299,7 @@ int main(void)
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(a_configuration_fills_in_the_strategy),
         cmocka_unit_test(parameters_follow_the_optimizer_to_the_host),
+        cmocka_unit_test(a_momentum_of_zero_has_no_states),
         cmocka_unit_test(a_configuration_is_refused_where_it_stands),
         cmocka_unit_test(an_option_and_the_configuration_must_agree),
     };

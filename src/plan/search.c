@@ -160,7 +160,8 @@ static void find_divisors(struct search *s)
         if (d != global / d)
             add_divisor(s, global / d, most, &found);
     }
-    qsort(found.items, found.count, sizeof *found.items, by_size);
+    if (found.count > 0)
+        qsort(found.items, found.count, sizeof *found.items, by_size);
     s->divisors = found.items;
     s->divisor_count = (int64_t)found.count;
 }

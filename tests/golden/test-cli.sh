@@ -98,6 +98,8 @@ status 1 plan mlp --device t4 --multiple-of 1000000000000
 prints "the smallest that was tried is 1000000000000"
 status 2 plan mlp --device t4 --global-batch 9223372036854775807
 says "global-batch: at most 2147483647 samples"
+status 2 plan mlp --device t4 --global-batch 2 --pp 4
+says "a global batch of 2 leaves 2 for each of 1 data-parallel ranks, which no"
 status 0 plan mlp --device t4 --global-batch 2147483647
 prints "2147483647"
 status 2 plan mlp --device t4 --reserve 9223372036854775808 --margin 9223372036854775808

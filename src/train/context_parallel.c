@@ -63,8 +63,6 @@ enum plm_status context_create(struct run *run, struct plm_error *reterr)
 
     if (p->cp <= 1)
         return PLM_OK;
-    if (p->rank < 0 || p->rank >= mesh_count(p))
-        return plm_fail(reterr, PLM_E_USAGE, "rank: from 0 to %lld", (long long)mesh_count(p) - 1);
     if (!shares_out(run->graph->main))
         return plm_fail(reterr, PLM_E_USAGE,
                         "cp: the model's script does not say how its sequence is shared out "

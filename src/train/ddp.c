@@ -214,8 +214,6 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
                         (long long)p->ddp, (long long)p->zero_optimizer);
     if (p->zero_optimizer > 0 && run->strategy->optimizer == PLM_OPTIMIZER_NONE)
         return plm_fail(reterr, PLM_E_USAGE, "zero-redundancy: there is no optimizer to share");
-    if (p->rank < 0 || p->rank >= mesh_count(p))
-        return plm_fail(reterr, PLM_E_USAGE, "rank: from 0 to %lld", (long long)mesh_count(p) - 1);
     if (p->static_graph && p->find_unused_parameters)
         return plm_fail(reterr, PLM_E_USAGE,
                         "static-graph: finds unused parameters by itself; leave out "

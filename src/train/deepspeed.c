@@ -151,8 +151,6 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
         return plm_fail(
             reterr, PLM_E_USAGE,
             "zero: engine.step() lets go of gradients itself; --zero-grad has no place");
-    if (p->rank < 0 || p->rank >= mesh_count(p))
-        return plm_fail(reterr, PLM_E_USAGE, "rank: from 0 to %lld", (long long)mesh_count(p) - 1);
     return PLM_OK;
 }
 

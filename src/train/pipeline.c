@@ -100,9 +100,6 @@ static enum plm_status set_shape(struct pipeline *p, struct plm_error *reterr)
         (struct pipeline_shape){ o->schedule, (int32_t)o->pp, (int32_t)local, (int32_t)micros };
     p->stage_count = (uint32_t)(o->pp * local);
     p->rank = (int32_t)mesh_place(o, o->rank).pipeline;
-    if (o->rank < 0 || o->rank >= mesh_count(o))
-        return plm_fail(reterr, PLM_E_USAGE, "rank: there are %lld, counted from 0",
-                        (long long)mesh_count(o));
     return pipeline_check(&p->shape, reterr);
 }
 

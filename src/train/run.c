@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "train/mesh.h"
 #include "train/wrapper.h"
 
 /* Three steps with AdamW make 20 to 25 events for each operator of the forward. */
@@ -34,11 +35,15 @@ static const struct graph_step *find_model_call(const struct graph *graph)
 
 static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_error *reterr)
 {
+    int64_t ranks = mesh_count(&s->parallel);
+
     if (s->accumulate < 0 || s->accumulate > INT32_MAX)
         return plm_fail(reterr, PLM_E_USAGE,
                         "accumulate: the number of micro-batches is from 1 to %d", INT32_MAX);
     if (s->clip_grad_norm < 0)
         return plm_fail(reterr, PLM_E_USAGE, "clip-grad-norm: the norm is above 0");
+    if (s->parallel.rank < 0 || s->parallel.rank >= ranks)
+        return plm_fail(reterr, PLM_E_USAGE, "rank: from 0 to %lld", (long long)ranks - 1);
     return PLM_OK;
 }
 

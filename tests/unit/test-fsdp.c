@@ -151,6 +151,13 @@ static void what_pytorch_refuses_is_refused(void **state)
         "on two meshes");
     test_steps_refused(&(struct plm_strategy){ .parallel = { .fsdp1 = 1 } }, network,
                        "shards nothing");
+    test_steps_refused(&(struct plm_strategy){ .parallel = { .fsdp = 2, .rank = 2 } }, network,
+                       "rank: from 0 to 1");
+    test_steps_refused(
+        &(struct plm_strategy){ .parallel = { .fsdp1 = 2, .rank = 2, .has_rank = true } }, network,
+        "rank: from 0 to 1");
+    test_steps_refused(&(struct plm_strategy){ .parallel = { .rank = 1 } }, network,
+                       "rank: from 0 to 0");
     test_steps_refused(
         &(struct plm_strategy){
             .parallel = { .fsdp1 = 4, .reshard = PLM_RESHARD_TO, .reshard_to = 2 } },

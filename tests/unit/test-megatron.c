@@ -176,6 +176,8 @@ static void what_megatron_does_not_do_is_refused(void **state)
         "  nodes: [{as: y, call: model, in: x}, {as: loss, op: sum, in: y}]\n"
         "  out: [loss]\n";
 
+    test_steps_refused(&(struct plm_strategy){ .parallel = { .megatron = 3, .rank = 3 } }, layers,
+                       "rank: from 0 to 2");
     test_steps_refused(&(struct plm_strategy){ .parallel = { .megatron = 1 }, .eval = true },
                        layers, "only training");
     test_steps_refused(&(struct plm_strategy){ .parallel = { .megatron = 1 },

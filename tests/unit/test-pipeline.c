@@ -291,7 +291,7 @@ static void what_makes_no_sense_is_refused(void **state)
     REFUSE("needs a pipeline", .parallel = { .microbatches = 4 });
     REFUSE("--microbatches", .accumulate = 2, .parallel = { .pp = 2 });
     REFUSE("GradScaler", .precision = PLM_PRECISION_AMP_FP16, .parallel = { .pp = 2 });
-    REFUSE("rank: there are 2", .parallel = { .pp = 2, .rank = 2 });
+    REFUSE("rank: from 0 to 1", .parallel = { .pp = 2, .rank = 2 });
     REFUSE("no hook", .parallel = { .pp = 2, .ddp = 2, .schedule = PLM_SCHEDULE_ZERO_BUBBLE });
     test_steps_refused(&(struct plm_strategy){ .parallel = { .pp = 2 } }, shared,
                        "share the parameters");

@@ -1,5 +1,6 @@
 /* cli/load.c - model and strategy from the command line */
 #include "cli/load.h"
+#include "base/error.h"
 #include "cli/here.h"
 #include "cli/libraries.h"
 
@@ -30,8 +31,11 @@ enum plm_status load_strategy_with(struct cli *cli,
         if (status != PLM_OK)
             return status;
         strategy.parallel.deepspeed.file = options->deepspeed;
-        if (cli->command == &cmd_plan) /* which looks for a batch itself */
-            strategy.batch = options->strategy.batch;
+        if (cli->command == &cmd_plan && strategy.batch != options->strategy.batch)
+            return plm_fail(reterr, PLM_E_USAGE,
+                            "'%s' fixes the batch at %lld, and a plan looks for one: write "
+                            "\"auto\" there",
+                            options->deepspeed, (long long)strategy.batch);
     }
     *ret_strategy = strategy;
     return PLM_OK;

@@ -176,6 +176,9 @@ prints "batch 6,"
 printf '{"zero_optimization": {"stage": 2}, "train_batch_size": 50}' >"$folder/zero.json"
 status 2 estimate mlp --deepspeed "$folder/zero.json" --gpus 4
 says "zero.json:1:57: 'train_batch_size' is 50, which 1 × 4"
+printf '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 4}' >"$folder/zero.json"
+status 2 plan mlp --deepspeed "$folder/zero.json" --gpus 4 --device t4
+says "fixes the batch at 4, and a plan looks for one"
 status 2 estimate mlp --device T4.
 says "did you mean 't4'?"
 status 2 estimate mlp --set width

@@ -11,6 +11,9 @@
 #include "base/units.h"
 #include "plan/estimate.h"
 
+/* temporaries of the step are not to blame when they are less than one part in so many of what is alive */
+enum { NOTEWORTHY = 20 };
+
 static plm_bytes share_of(const struct plm_result *result, enum category category)
 {
     const char *name = category_name(category);
@@ -49,6 +52,8 @@ static const char *remedy_for_activations(const struct simulation *sim)
                    ? "--sequence-parallel, --recompute full (recomputes activations), or a smaller "
                      "batch"
                    : "--recompute full (recomputes activations), or a smaller batch";
+    if (s->parallel.megatron > 0)
+        return "a smaller batch";
     if (s->parallel.pp > 1)
         return remedy_for_pipeline(s);
     if (s->checkpoint == PLM_CHECKPOINT_NONE && sim->graph->place_count > 0)
@@ -58,10 +63,32 @@ static const char *remedy_for_activations(const struct simulation *sim)
     return "a smaller batch with --accumulate";
 }
 
+/* is_split() - do ranks share parameters or states out? Then an optimizer is chosen for other reasons, and some are refused */
+static bool is_split(const struct plm_parallel *p)
+{
+    return p->fsdp > 0 || p->fsdp1 > 0 || p->hsdp_shard > 0 || p->tp > 1 || p->ep > 1 ||
+           p->zero > 0 || p->megatron > 0;
+}
+
+static const char *remedy_for_split_states(const struct plm_strategy *s)
+{
+    const struct plm_parallel *p = &s->parallel;
+
+    if (p->megatron > 0 && !p->distributed_optimizer)
+        return "--distributed-optimizer (each rank has its part of the states)";
+    if (p->zero > 0 && p->zero < 3)
+        return "--zero 3 (parameters are shared out, too), or --zero-offload optimizer";
+    if (p->zero > 0 && p->deepspeed.offload == PLM_OFFLOAD_NONE)
+        return "--zero-offload (states on the host), or more GPUs";
+    return "more ranks to share them, or a larger device";
+}
+
 static const char *remedy_for_states(const struct simulation *sim)
 {
     const struct plm_strategy *s = &sim->strategy;
 
+    if (is_split(&s->parallel))
+        return remedy_for_split_states(s);
     if (s->optimizer == PLM_OPTIMIZER_ADAMW || s->optimizer == PLM_OPTIMIZER_ADAM)
         return "--optimizer adamw-8bit or adafactor (smaller states)";
     if (!is_16_bit(s->precision))
@@ -114,6 +141,8 @@ const char *estimate_advice(struct simulation *sim, const struct plm_result *res
     plm_bytes communication = share_of(result, CATEGORY_COMMUNICATION);
     bool in_step = strcmp(result->at.phase, "optimizer") == 0;
 
+    if (result->out_of_memory && result->failure.step < 0 && is_split(&sim->strategy.parallel))
+        return "the model does not fit before it is split; take a larger device";
     if (result->out_of_memory && result->failure.step < 0) {
         buf_printf(
             &buf, "the weights alone do not fit; %s",
@@ -129,7 +158,7 @@ const char *estimate_advice(struct simulation *sim, const struct plm_result *res
         buf_printf(&buf, ", made by %s", result->at.op);
     if (*result->at.block)
         buf_printf(&buf, " '%s'", result->at.block);
-    if (in_step && temporaries > 0)
+    if (in_step && temporaries > (activations + model) / NOTEWORTHY)
         buf_printf(&buf, ", with %s of its temporaries; lower it by %s",
                    units_format_bytes(temporaries, text), remedy_for_step(sim));
     else if (sim->strategy.parallel.zero > 0 && communication >= activations + model)

@@ -302,9 +302,11 @@ static bool look_up(struct cudnn_planner *p,
     return take(cudnn_answers_find(&p->table.answers, call), ret);
 }
 
+/* is_first() - is the library asked before the table? While a table is made, what another says must not stand in for it */
 static bool is_first(const struct cudnn_planner *p)
 {
-    return p->library && (p->library->chosen || is_same(p->library->version, p->version));
+    return p->library &&
+           (p->owner->recording || p->library->chosen || is_same(p->library->version, p->version));
 }
 
 enum cudnn_source cudnn_ask(struct cudnn_planner *planner,

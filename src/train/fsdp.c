@@ -55,6 +55,9 @@ static enum plm_status check(const struct fsdp *fsdp,
         return plm_fail(reterr, PLM_E_USAGE,
                         "fully_shard takes contiguous parameters only, not those of "
                         "--channels-last");
+    if (s->parallel.fsdp > 0 && s->parallel.hsdp_shard > 0)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "--fsdp and --hsdp exclude each other: a model is wrapped once");
     if (s->parallel.reshard == PLM_RESHARD_TO &&
         (s->parallel.reshard_to < 1 || fsdp->shards % s->parallel.reshard_to != 0))
         return plm_fail(reterr, PLM_E_USAGE,

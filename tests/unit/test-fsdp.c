@@ -151,6 +151,9 @@ static void what_pytorch_refuses_is_refused(void **state)
         "on two meshes");
     test_steps_refused(&(struct plm_strategy){ .parallel = { .fsdp1 = 1 } }, network,
                        "shards nothing");
+    test_steps_refused(
+        &(struct plm_strategy){ .parallel = { .fsdp = 2, .hsdp_replicate = 2, .hsdp_shard = 2 } },
+        network, "--fsdp and --hsdp exclude each other");
     test_steps_refused(&(struct plm_strategy){ .parallel = { .fsdp = 2, .rank = 2 } }, network,
                        "rank: from 0 to 1");
     test_steps_refused(

@@ -59,23 +59,25 @@ static const plm_bytes FRAMEWORK_MOST = (plm_bytes)1690 << 20;
 /* The default margin's least (plan/search.c), which is kept where nothing was measured: this part alone shall not be above that. */
 static const plm_bytes FRAMEWORK_KEPT = (plm_bytes)1 << 30;
 
-/* unusable() - what was free and could not be had, in whatever blocks it was asked for; 0 when the limit stopped the probe */
+/*
+ * unusable() - what was free and could not be had, in whatever blocks it was asked for; 0 when the limit stopped the probe
+ *
+ * Large blocks meet the limit where another one would exceed it; what counts is how the probe ended that held the most.
+ */
 static plm_bytes unusable(const struct measured *m)
 {
-    const struct figure *free_bytes = measured_figure(m, FIGURE_FREE, 0);
-    double most = 0;
+    const struct figure *free_bytes = measured_figure(m, FIGURE_FREE, 0), *most = NULL;
 
     for (size_t i = 0; i < m->figure_count; i++) {
         const struct figure *f = &m->figures[i];
 
-        if (f->id == FIGURE_USABLE && f->at_least)
-            return 0;
-        if (f->id == FIGURE_USABLE && f->value > most)
-            most = f->value;
+        if (f->id == FIGURE_USABLE &&
+            (!most || f->value > most->value || (f->value == most->value && !f->at_least)))
+            most = f;
     }
-    return free_bytes && most > 0 && free_bytes->value > most
-               ? (plm_bytes)(free_bytes->value - most)
-               : 0;
+    if (!free_bytes || !most || most->at_least || most->value <= 0)
+        return 0;
+    return free_bytes->value > most->value ? (plm_bytes)(free_bytes->value - most->value) : 0;
 }
 
 plm_bytes measured_context(const struct measured *m)

@@ -76,6 +76,8 @@ class Truth(unittest.TestCase):
         self.assertEqual(figure['value'], free - 150 * MiB)
         self.assertFalse(figure['at_least'])
         self.assertEqual(done.value('largest_block'), free - 150 * MiB)
+        self.assertTrue(done.figure('usable', 256 * MiB)['at_least'])  # one more is more than there is
+        self.assertIn('150.00 MiB free that could not be had', done.report['margin_reason'])
 
     def test_no_more_than_allowed_is_taken(self):
         for percent in (95, 60, 30):

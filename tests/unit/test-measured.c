@@ -133,6 +133,28 @@ static void memory_that_cannot_be_had_is_in_the_margin(void **state)
     assert_int_equal(measured_margin(&m).unusable, 100 * MIB);
 }
 
+static void a_large_block_that_met_the_limit_does_not_hide_what_small_ones_showed(void **state)
+{
+    static const struct figure filled[] = {
+        { .id = FIGURE_FREE, .value = 1000.0 * MIB },
+        { .id = FIGURE_USABLE, .size = 1 << 28, .value = 768.0 * MIB, .at_least = true },
+        { .id = FIGURE_USABLE, .size = 20 << 20, .value = 900.0 * MIB, .at_least = true },
+        { .id = FIGURE_USABLE, .size = 2 << 20, .value = 900.0 * MIB },
+    };
+    struct figure limited[sizeof filled / sizeof *filled];
+    struct measured m = sample;
+
+    m.figures = filled;
+    m.figure_count = sizeof filled / sizeof *filled;
+    assert_int_equal(measured_margin(&m).unusable, 100 * MIB);
+    memcpy(limited, filled, sizeof filled);
+    limited[2] = filled[3];
+    limited[3].value = 950.0 * MIB;
+    limited[3].at_least = true;
+    m.figures = limited;
+    assert_int_equal(measured_margin(&m).unusable, 0);
+}
+
 static void a_larger_known_context_leaves_less_for_the_frameworks_kernels(void **state)
 {
     struct measured m = sample;
@@ -173,6 +195,7 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read_back),
         cmocka_unit_test(a_margin_is_what_exceeded_the_fit_and_how_contexts_differed),
         cmocka_unit_test(memory_that_cannot_be_had_is_in_the_margin),
+        cmocka_unit_test(a_large_block_that_met_the_limit_does_not_hide_what_small_ones_showed),
         cmocka_unit_test(a_larger_known_context_leaves_less_for_the_frameworks_kernels),
         cmocka_unit_test(what_a_small_model_loaded_is_in_the_context_and_once_more_in_the_margin),
         cmocka_unit_test(every_figure_has_a_name_of_its_own_and_says_how),

@@ -338,11 +338,11 @@ static enum plm_status read_figure(const struct yaml_node *node,
         f.low = f.value;
     if (isnan(f.high))
         f.high = f.value;
-    if (!(f.value >= 0 && f.value <= VALUE_MAX && f.low <= f.value && f.value <= f.high) ||
+    if (!(f.low >= 0 && f.low <= f.value && f.value <= f.high && f.high <= VALUE_MAX) ||
         f.count < 1)
         return plm_fail_at(reterr, PLM_E_RANGE, node->at,
-                           "%s: a value is 0 or more and lies between 'low' and 'high'",
-                           figure_descs[id].name);
+                           "%s: a value lies between 'low' and 'high', and they from 0 to %g",
+                           figure_descs[id].name, VALUE_MAX);
     *ret = f;
     return PLM_OK;
 }

@@ -8,6 +8,9 @@
 
 static const char heading[] = "verified:\n";
 
+/* 1 PiB: larger than any device, small enough that no sum of margins overflows. */
+static const plm_bytes SIZE_MOST = (plm_bytes)1 << 50;
+
 /* ------------------------------------------------------------------ reading */
 
 #define ROW(key_, type_)                                                                           \
@@ -40,6 +43,9 @@ enum plm_status verified_read(const struct yaml_node *node,
         if (lines[i].left > lines[i].free)
             return plm_fail_at(reterr, PLM_E_RANGE, node->items[i]->at,
                                "'left' is part of 'free', and must not be above it");
+        if (lines[i].used > SIZE_MOST || lines[i].free > SIZE_MOST)
+            return plm_fail_at(reterr, PLM_E_RANGE, node->items[i]->at,
+                               "'used' and 'free' must be at most 1 PiB, more than any device has");
     }
     *ret_lines = lines;
     *ret_count = node->item_count;

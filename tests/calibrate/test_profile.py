@@ -131,6 +131,8 @@ class Profile(unittest.TestCase):
             (r'unit: bytes', 'unit: parsecs', 'unit'),
             (r'\{value: 0\}', '{value: -1}', 'value'),
             (r', low: \d+', ', low: 99999999999', 'low'),
+            (r', low: \d+', ', low: -1', 'low'),
+            (r', high: \d+', ', high: 1e300', 'high'),
             (r'ecc: true', 'ecc: maybe', 'ecc'),
             (r'^  uuid: .*$', '', 'uuid'),
         ]

@@ -162,6 +162,35 @@ static void what_is_written_is_read_back(void **state)
     arena_finish(&arena);
 }
 
+static enum plm_status read_line(const struct verified_line *line, struct plm_error *reterr)
+{
+    struct arena arena = { 0 };
+    struct buf out = { .arena = &arena };
+    const struct yaml_node *root;
+    const struct verified_line *lines;
+    size_t count;
+
+    verified_add("", line, &out);
+    assert_int_equal(yaml_parse("x", buf_string(&out), out.length, &arena, &root, reterr), PLM_OK);
+    enum plm_status status =
+        verified_read(yaml_get(root, "verified"), &arena, &lines, &count, reterr);
+
+    arena_finish(&arena);
+    return status;
+}
+
+static void sizes_that_no_device_has_are_refused_where_they_stand(void **state)
+{
+    struct verified_line used = filled(), free_bytes = filled();
+    struct plm_error error;
+
+    used.used = UINT64_MAX;
+    assert_int_equal(read_line(&used, &error), PLM_E_RANGE);
+    assert_int_equal(error.line, 2);
+    free_bytes.free = UINT64_MAX;
+    assert_int_equal(read_line(&free_bytes, &error), PLM_E_RANGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +201,7 @@ int main(void)
         cmocka_unit_test(what_follows_the_section_stays_behind_it),
         cmocka_unit_test(the_oldest_go),
         cmocka_unit_test(what_is_written_is_read_back),
+        cmocka_unit_test(sizes_that_no_device_has_are_refused_where_they_stand),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

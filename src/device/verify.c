@@ -91,7 +91,8 @@ static bool hear(struct hearing *hearing, const char *line)
     if ((rest = after(line, "free")))
         return sscanf(rest, "%" SCNu64 " %" SCNu64, &r->free_before, &r->total) == 2;
     if ((rest = after(line, "context")))
-        return sscanf(rest, "%" SCNu64 " %" SCNu64, &r->context, &r->held_back) == 2;
+        return sscanf(rest, "%" SCNu64 " %" SCNu64 " %" SCNu64, &r->context, &r->held_back,
+                      &r->free_before) == 3;
     if ((rest = after(line, "peak")))
         return hear_peak(hearing, rest);
     if ((rest = after(line, "verdict")))
@@ -144,6 +145,7 @@ static enum plm_status play(struct hearing *hearing,
     struct verify_job job = {
         .plan = plan,
         .options = &hearing->options->probe,
+        .total = hearing->result->total,
         .free_before = hearing->exclusive ? hearing->result->total : hearing->result->free_before,
     };
     struct child child;
@@ -153,7 +155,6 @@ static enum plm_status play(struct hearing *hearing,
         status = child_start(&child, job_verify, &job, hearing->reterr);
     if (status != PLM_OK)
         return status;
-    hearing->result->free_before = job.free_before;
     status = listen(hearing, &child, NULL);
     child_stop(&child);
     if (status == PLM_OK && !hearing->exclusive)

@@ -218,7 +218,7 @@ static enum plm_status fill(struct play *play, enum hold_answer *ret_answer)
 }
 
 /* probe_left() - what could still be had, with all that the plan holds in place; given back at once */
-static enum plm_status probe_left(struct play *play, plm_bytes free_before)
+static enum plm_status probe_left(struct play *play, plm_bytes at_first)
 {
     struct hold *hold = &play->hold;
     plm_bytes limit = hold->limit, now = 0, before = hold->taken, left;
@@ -241,7 +241,7 @@ static enum plm_status probe_left(struct play *play, plm_bytes free_before)
         play->answer = HOLD_SHRUNK;
     else if (status == PLM_OK)
         child_say(play->probe->voice, "peak %" PRIu64 " %" PRIu64 " %" PRIu64 " %d",
-                  free_before > now ? free_before - now : 0, now, left, answer == HOLD_LIMIT);
+                  at_first > now ? at_first - now : 0, now, left, answer == HOLD_LIMIT);
     return status;
 }
 
@@ -271,14 +271,26 @@ static enum plm_verdict verdict_of(enum hold_answer answer)
     return PLM_VERDICT_HOLDS;
 }
 
+/*
+ * free_before() - what was free before this process's context
+ *
+ * Where free memory does not tell of other processes, the first process's is not it: this context has not changed it. All that is not
+ * free is this process's then.
+ */
+static plm_bytes free_before(const struct play *play, const struct verify_job *job)
+{
+    return play->hold.free_before == job->free_before ? job->total : job->free_before;
+}
+
 /* hold_back() - what the plan has outside the allocator and this process has not */
-static enum plm_status hold_back(struct play *play, plm_bytes free_before)
+static enum plm_status hold_back(struct play *play, plm_bytes before)
 {
     plm_bytes now = play->hold.free_before, outside = play->plan->outside;
-    plm_bytes context = free_before > now ? free_before - now : 0;
+    plm_bytes context = before > now ? before - now : 0;
     plm_bytes bytes = outside > context ? num_round_up(outside - context, play->probe->page) : 0;
 
-    child_say(play->probe->voice, "context %" PRIu64 " %" PRIu64, context, bytes);
+    child_say(play->probe->voice, "context %" PRIu64 " %" PRIu64 " %" PRIu64, context, bytes,
+              before);
     if (bytes == 0)
         return PLM_OK;
     enum plm_status status = hold_add(play->probe, &play->hold, bytes, &play->answer);
@@ -339,17 +351,18 @@ static enum plm_status play_plan(struct probe *probe, const struct verify_job *j
         .pages = arena_array(probe->arena, struct page, plan->request_count),
         .answer = HOLD_GOT,
     };
-    plm_bytes reserved, now = 0;
+    plm_bytes reserved, before, now = 0;
     enum plm_status status = find_page(probe);
 
     if (status == PLM_OK)
         status = hold_begin(probe, &play.hold);
+    before = free_before(&play, job);
     if (status == PLM_OK)
-        status = hold_back(&play, job->free_before);
+        status = hold_back(&play, before);
     if (status == PLM_OK && play.answer == HOLD_GOT)
         status = play_until(&play, verify_peak(plan, &reserved));
     if (status == PLM_OK && play.answer == HOLD_GOT)
-        status = probe_left(&play, job->free_before);
+        status = probe_left(&play, before);
     if (status == PLM_OK && play.answer == HOLD_GOT)
         status = play_until(&play, plan->request_count);
     if (status == PLM_OK)

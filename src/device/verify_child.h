@@ -8,13 +8,14 @@
 struct verify_job {
     const struct verify_plan *plan;
     const struct probe_options *options;
-    plm_bytes free_before; /* before its context */
+    plm_bytes total;       /* of the device */
+    plm_bytes free_before; /* before its context, as another process saw it */
 };
 
 /*
  * job_verify() - says, in this order and as far as it comes,
  *
- *     context BYTES HELD_BACK
+ *     context BYTES HELD_BACK FREE        what was free before it
  *     played COUNT                        now and then
  *     peak USED FREE LEFT AT_LEAST        at the peak
  *     verdict NUMBER PLAYED FREE          of enum plm_verdict

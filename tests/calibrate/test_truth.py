@@ -55,6 +55,10 @@ class Truth(unittest.TestCase):
         self.assertEqual(done.value('context'), 96 * MiB)
         self.assertEqual(done.figure('context')['count'], 1)
 
+    def test_the_context_where_free_memory_tells_of_no_other_process(self):
+        done = measured('--quick', blind=1, context='96MiB', others='100MiB')
+        self.assertEqual((done.value('context'), done.value('others')), (96 * MiB, 0))
+
     def test_granularity_and_alignment(self):
         for granularity, alignment, small in ((2 * MiB, 512, MiB), (4 * MiB, 256, MiB), (2 * MiB, 4096, 2 * MiB),
                                               (64 * KiB, 64 * KiB, 0)):

@@ -110,6 +110,13 @@ class Verify(unittest.TestCase):
         got = self.assertPlayed(self.play(double), 'holds', 0)
         self.assertEqual(got['context_bytes'], 64 * MiB)
 
+    def test_free_memory_that_tells_of_no_other_process(self):
+        double = self.calibrated(blind=1)
+        got = self.assertPlayed(self.play(double), 'holds', 0)
+        self.assertEqual((got['context_bytes'], got['held_back_bytes']), (64 * MiB, 0))
+        self.assertEqual(got['free_before_bytes'], GiB)
+        self.assertEqual(got['used_bytes'], got['planned_bytes'])
+
     # -------------------------------------------------------------- plans that do not hold
 
     def test_too_little_is_free(self):

@@ -182,7 +182,7 @@ int cudaMemGetInfo(size_t *free_bytes, size_t *total)
 {
     ENTER(cudaMemGetInfo);
     NEED_CONTEXT();
-    *free_bytes = world_free();
+    *free_bytes = world_seen_free();
     *total = world()->set.total;
     return 0;
 }

@@ -77,7 +77,7 @@ static const struct {
     INTEGER(devices),    INTEGER(driver),       INTEGER(runtime),  INTEGER(capability),
     INTEGER(processors), INTEGER(threads),      INTEGER(ecc),      INTEGER(compute_mode),
     INTEGER(integrated), INTEGER(contiguous), INTEGER(coalesce),     INTEGER(reuse),    INTEGER(pools),
-    INTEGER(vmm),        INTEGER(managed),
+    INTEGER(vmm),        INTEGER(managed),    INTEGER(blind),
 }, sizes[] = {
     INTEGER(total),      INTEGER(others),       INTEGER(context),  INTEGER(module),
     INTEGER(granularity), INTEGER(small),       INTEGER(alignment), INTEGER(unusable),
@@ -269,6 +269,13 @@ uint64_t world_free(void)
         if (alive(&w->state->processes[i]))
             used += w->state->processes[i].used[w->device];
     return used < w->set.total ? w->set.total - used : 0;
+}
+
+uint64_t world_seen_free(void)
+{
+    const struct world *w = &the_world;
+
+    return w->set.blind ? w->set.total - w->self->used[w->device] : world_free();
 }
 
 bool world_take(uint64_t bytes)

@@ -19,6 +19,7 @@
  *     small SIZE             1MiB: up to this, several blocks share a granule
  *     alignment SIZE         512
  *     unusable SIZE          0: counted as free, never given
+ *     blind 0|1              0; 1: free memory tells a process of nothing but its own
  *     contiguous 0|1         0: pages are given wherever they lie; 1: a block is one stretch, and holes remain
  *     coalesce 0|1           1: freed neighbours become one stretch (with contiguous); 0: not before all is free
  *     reuse 0|1              1: freed addresses are given again
@@ -85,7 +86,7 @@ struct world_settings {
     char state[512], name[128];
     unsigned char uuid[16];
     int64_t devices, driver, runtime, capability, processors, threads, ecc, compute_mode,
-        integrated;
+        integrated, blind;
     uint64_t total, others, context, module, granularity, small, alignment, unusable, kept;
     int64_t contiguous, coalesce, reuse, pools, vmm, managed;
     uint64_t pool_growth, pool_rounding, pool_threshold, vmm_minimum, vmm_recommended;
@@ -131,6 +132,9 @@ EXPORT int world_context(void);
 
 /* world_free() - bytes of the current device that nobody has */
 EXPORT uint64_t world_free(void);
+
+/* world_seen_free() - what of it a process is told */
+EXPORT uint64_t world_seen_free(void);
 
 /* world_take() - count @bytes as this process's; false when there are not so many. world_give() returns them */
 EXPORT bool world_take(uint64_t bytes);

@@ -1,5 +1,6 @@
 /* device/folder.c - finds device profiles by name in folders */
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -59,7 +60,7 @@ void device_names(const char *const *folders,
     *ret_count = kept;
 }
 
-/* find_path() - the file of the profile @name, or NULL */
+/* find_path() - the file of the profile @name, or NULL; a link that leads nowhere is one too, so that reading it says so */
 static const char *find_path(const char *const *folders,
                              size_t folder_count,
                              const char *name,
@@ -68,7 +69,7 @@ static const char *find_path(const char *const *folders,
     for (size_t i = 0; i < folder_count; i++) {
         const char *path = join(arena, folders[i], name);
 
-        if (access(path, F_OK) == 0)
+        if (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
             return path;
     }
     return NULL;

@@ -150,6 +150,14 @@ class Profile(unittest.TestCase):
             self.assertEqual((done.status, done.out), (2, ''))
             self.assertIn(self.path.name, done.err)
 
+    def test_a_link_that_leads_nowhere_is_named(self):
+        link = self.path.with_name('link.yaml')
+        link.symlink_to(self.double.folder / 'nothing')
+        for words in (('devices',), (*PLAN, '--device', 'link')):
+            done = self.double.run(*words)
+            self.assertEqual((done.status, done.out), (2, ''))
+            self.assertIn(f'{link}: cannot be read: No such file', done.err)
+
 
 if __name__ == '__main__':
     sys.exit(not unittest.main(exit=False, warnings='ignore').result.wasSuccessful())

@@ -38,6 +38,19 @@ static bool find(void *library, const char *name, void *ret_function)
     return address;
 }
 
+/* load_error() - what dlopen says, without the path, which a message has already */
+static const char *load_error(const char *path)
+{
+    const char *reason = dlerror();
+    size_t length = strlen(path);
+
+    if (!reason)
+        return "it cannot be loaded";
+    return strncmp(reason, path, length) == 0 && strncmp(reason + length, ": ", 2) == 0
+               ? reason + length + 2
+               : reason;
+}
+
 const char *cudnn_plan_load(const char *path,
                             struct backend *ret_backend,
                             char message[CUDNN_MESSAGE_MAX])
@@ -46,9 +59,7 @@ const char *cudnn_plan_load(const char *path,
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
     if (!library) {
-        const char *reason = dlerror();
-
-        snprintf(message, CUDNN_MESSAGE_MAX, "%s", reason ? reason : "it cannot be loaded");
+        snprintf(message, CUDNN_MESSAGE_MAX, "%s", load_error(path));
         return message;
     }
     if (!find(library, "cudnnGetVersion", &b.version) ||

@@ -416,6 +416,30 @@ static void the_framework_s_library_comes_before_the_table_and_another_after_it(
     remove_all(folder);
 }
 
+static void what_makes_the_table_asks_any_library_first(void **state)
+{
+    struct cudnn *cudnn = cudnn_create();
+    struct cudnn_workspaces w = { 0 };
+    struct cudnn_call call = call_of(line);
+    struct plm_error error;
+    char folder[32];
+    size_t count = 0;
+
+    folder_new(folder);
+    write_file(folder, "9.26-sm80.yaml", table);
+    settle("640 0", NULL, NULL);
+    setenv("PLM_DOUBLE_CUDNN_VERSION", "91900", 1);
+    cudnn_add_library(cudnn, TEST_CUDNN, false);
+    cudnn_add_tables(cudnn, folder);
+    cudnn_set_patience(cudnn, 5);
+    cudnn_record(cudnn);
+    assert_int_equal(cudnn_ask(cudnn_open(cudnn, 92600, &gpu), &call, &w), CUDNN_LIBRARY);
+    assert_int_equal(cudnn_write_tables(cudnn, folder, "a test", &count, &error), PLM_OK);
+    assert_int_equal(count, 1);
+    cudnn_destroy(cudnn);
+    remove_all(folder);
+}
+
 static void a_library_that_fails_leaves_the_table(void **state)
 {
     char folder[32], text[CUDNN_LINE_MAX];
@@ -697,6 +721,7 @@ int main(void)
         cmocka_unit_test(another_version_has_another_cache),
         cmocka_unit_test(no_place_for_a_cache_is_no_error),
         cmocka_unit_test(the_framework_s_library_comes_before_the_table_and_another_after_it),
+        cmocka_unit_test(what_makes_the_table_asks_any_library_first),
         cmocka_unit_test(a_library_that_fails_leaves_the_table),
         cmocka_unit_test(a_chosen_library_that_cannot_be_asked_says_why),
         cmocka_unit_test(of_several_libraries_the_one_of_the_version_is_asked),

@@ -8,6 +8,8 @@
 
 #include "ops/blas.h"
 
+enum { CALLS_MOST = 1 << 17 }; /* each is two events of the schedule */
+
 /* CublasHandlePool.cpp, parseChosenWorkspaceSize(): ":4096:2:16:8", and 32 MiB since Hopper */
 static const plm_bytes blas_bytes = 2 * 4096 * 1024 + 8 * 16 * 1024;
 static const plm_bytes blas_bytes_hopper = 8 * 4096 * 1024;
@@ -36,6 +38,15 @@ void blas_workspace(struct ghost *g)
         keep_workspace(g, &g->blas_workspace[g->thread], bytes);
     else
         ghost_workspace(g, bytes);
+}
+
+void blas_calls(struct ghost *g, int64_t count)
+{
+    if (count > CALLS_MOST)
+        ghost_fail(g, PLM_E_RANGE, "%lld products one after another; at most %d are followed",
+                   (long long)count, CALLS_MOST);
+    for (int64_t i = 0; i < count && !g->halt; i++)
+        blas_workspace(g);
 }
 
 void blas_lt_workspace(struct ghost *g)

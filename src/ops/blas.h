@@ -8,6 +8,8 @@
 
 /* blas_workspace() - of a cuBLAS call: taken at each call, or once for each thread where the version caches it */
 void blas_workspace(struct ghost *g);
+/* blas_calls() - @count calls one after another; more than a million are refused */
+void blas_calls(struct ghost *g, int64_t count);
 /* blas_lt_workspace() - the same for cuBLASLt */
 void blas_lt_workspace(struct ghost *g);
 

@@ -19,12 +19,6 @@ bool conv_slow_takes(const struct ghost *g, enum dtype dtype)
     return dtype == DTYPE_BFLOAT16 && g->around.cc < CC_BFLOAT16;
 }
 
-static void products(struct ghost *g, int64_t count)
-{
-    for (int64_t i = 0; i < count && !g->halt; i++)
-        blas_workspace(g);
-}
-
 /* columns_new() - of a sample of @image with the windows of @weight at the positions of @places */
 static struct tensor *columns_new(const struct tensor *image,
                                   const struct tensor *weight,
@@ -88,7 +82,7 @@ static struct tensor *forward(const struct slow_conv *c,
     TENSOR_AUTO *ones =
         c->transposed && bias ? scratch_new(g, x->dtype, x->dims - 2, sizes + 2) : NULL;
 
-    products(g, x->sizes[0] * (ones ? 2 : 1));
+    blas_calls(g, x->sizes[0] * (ones ? 2 : 1));
     return y;
 }
 
@@ -108,7 +102,7 @@ static void backward_plain(const struct slow_conv *c,
     if (wanted[0]) {
         ret[0] = tensor_new(g, x->dtype, x->dims, x->sizes);
         columns = columns_new(x, weight, grad);
-        products(g, x->sizes[0]);
+        blas_calls(g, x->sizes[0]);
     }
     if (wanted[2])
         ret[2] = kernel_reduce(dense, ~UINT32_C(2), false, grad->dtype);
@@ -116,7 +110,7 @@ static void backward_plain(const struct slow_conv *c,
         ret[1] = tensor_new(g, weight->dtype, weight->dims, weight->sizes);
         if (!columns)
             columns = columns_new(x, weight, grad);
-        products(g, x->sizes[0]);
+        blas_calls(g, x->sizes[0]);
     }
 }
 
@@ -138,7 +132,7 @@ static void backward_dilated(struct tensor *x,
     TENSOR_AUTO *columns = wanted[0] || wanted[1] ? columns_new(x, weight, grad) : NULL;
 
     for (int64_t i = 0; i < x->sizes[0] && dense && !g->halt; i++) {
-        products(g, wanted[0] + wanted[1]);
+        blas_calls(g, wanted[0] + wanted[1]);
         if (wanted[2])
             bias_of_sample(dense);
     }
@@ -160,7 +154,7 @@ static void backward_transposed(const struct slow_conv *c,
         ret[0] = tensor_new(g, x->dtype, x->dims, x->sizes);
         TENSOR_AUTO *columns = direct ? NULL : columns_new(grad, weight, x);
 
-        products(g, x->sizes[0]);
+        blas_calls(g, x->sizes[0]);
     }
     if (!wanted[1] && !wanted[2])
         return;
@@ -172,7 +166,7 @@ static void backward_transposed(const struct slow_conv *c,
     TENSOR_AUTO *columns = direct ? NULL : columns_new(grad, weight, x);
 
     if (wanted[1])
-        products(g, x->sizes[0]);
+        blas_calls(g, x->sizes[0]);
 }
 
 static void backward(const struct slow_conv *c,

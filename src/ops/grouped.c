@@ -24,8 +24,7 @@ static void grouped_scratch(struct ghost *g, const int64_t *numbers, int64_t row
     int cc = g->around.cc;
 
     if (numbers[DTYPE] != DTYPE_BFLOAT16 || (cc != 90 && cc != 100)) {
-        for (int64_t i = 0; i < numbers[CALLS] && !g->halt; i++)
-            blas_workspace(g);
+        blas_calls(g, numbers[CALLS]);
         return;
     }
     /* tensor maps for each SM; on 10.0 as measured on 148 SMs, for 130 shapes */

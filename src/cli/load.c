@@ -31,6 +31,12 @@ enum plm_status load_strategy_with(struct cli *cli,
         if (status != PLM_OK)
             return status;
         strategy.parallel.deepspeed.file = options->deepspeed;
+        if (cli->command == &cmd_plan && options->global_batch > 0 &&
+            strategy.accumulate != options->strategy.accumulate)
+            return plm_fail(reterr, PLM_E_USAGE,
+                            "'%s' fixes gradient_accumulation_steps at %lld, and a plan with "
+                            "--global-batch looks for it: write \"auto\" there",
+                            options->deepspeed, (long long)strategy.accumulate);
         if (cli->command == &cmd_plan && strategy.batch != options->strategy.batch)
             return plm_fail(reterr, PLM_E_USAGE,
                             "'%s' fixes the batch at %lld, and a plan looks for one: write "

@@ -179,6 +179,11 @@ says "zero.json:1:57: 'train_batch_size' is 50, which 1 × 4"
 printf '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 4}' >"$folder/zero.json"
 status 2 plan mlp --deepspeed "$folder/zero.json" --gpus 4 --device t4
 says "fixes the batch at 4, and a plan looks for one"
+printf '{"zero_optimization": {"stage": 2}, "gradient_accumulation_steps": 4}' >"$folder/zero.json"
+status 2 plan mlp --deepspeed "$folder/zero.json" --gpus 4 --device t4 --global-batch 64
+says "fixes gradient_accumulation_steps at 4"
+status 2 estimate mixtral --seq 16 --set layers=1 --set experts=999999999
+says "999999999 products one after another"
 status 2 estimate mlp --device T4.
 says "did you mean 't4'?"
 status 2 estimate mlp --set width

@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/save.h"
 #include "cli/answer.h"
 #include "cli/talk.h"
-#include "report/save.h"
 
 const struct renderer *answer_renderer(const struct cli *cli)
 {

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "base/save.h"
 #include "base/units.h"
 #include "cli/answer.h"
 #include "cli/calibrate_cudnn.h"
@@ -19,7 +20,6 @@
 #include "cli/talk.h"
 #include "plimsoll/calibrate.h"
 #include "report/json.h"
-#include "report/save.h"
 
 /* make_folders() - the folder @path and those above it */
 static enum plm_status make_folders(struct arena *arena, const char *path, struct plm_error *reterr)

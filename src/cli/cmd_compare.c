@@ -4,13 +4,13 @@
 
 #include "base/error.h"
 #include "base/num.h"
+#include "base/save.h"
 #include "base/units.h"
 #include "cli/answer.h"
 #include "cli/load.h"
 #include "cli/talk.h"
 #include "cli/vary.h"
 #include "report/compare.h"
-#include "report/save.h"
 
 enum { LARGEST_ANSWER = 1 << 30 };
 

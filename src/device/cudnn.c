@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/save.h"
 #include "device/cudnn.h"
 #include "device/cudnn_cache.h"
 #include "device/cudnn_process.h"
@@ -381,13 +382,7 @@ static enum plm_status write_table(const struct cudnn_planner *p,
     table.version = version;
     merge(&table.answers, &p->asked);
     cudnn_table_write(&table, p->gpu.cc, source, &text);
-    FILE *file = fopen(buf_string(&path), "w");
-
-    if (!file || fwrite(buf_string(&text), 1, text.length, file) != text.length)
-        status = plm_fail(reterr, PLM_E_IO, "cannot write '%.120s'", buf_string(&path));
-    if (file && fclose(file) != 0 && status == PLM_OK)
-        status = plm_fail(reterr, PLM_E_IO, "cannot write '%.120s'", buf_string(&path));
-    return status;
+    return save_file(buf_string(&path), buf_string(&text), text.length, reterr);
 }
 
 enum plm_status cudnn_write_tables(struct cudnn *cudnn,

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "report/save.h"
+#include "base/save.h"
 #include "support/test.h"
 
 static char folder[64];

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE /* mkostemp */
 /*
- * report/save.c - write a file whole or not at all
+ * base/save.c - write a file whole or not at all
  *
  * A temporary file in the target's folder, fsync, rename: a reader sees the old file or the new one, never half of it, also
  * after a crash.
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "report/save.h"
+#include "base/save.h"
 
 enum plm_status save_stream(
     int fd, const char *name, const char *data, size_t length, struct plm_error *reterr)

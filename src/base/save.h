@@ -1,6 +1,6 @@
-/* report/save.h - write a file whole or not at all */
-#ifndef PLM_REPORT_SAVE_H
-#define PLM_REPORT_SAVE_H
+/* base/save.h - write a file whole or not at all */
+#ifndef PLM_BASE_SAVE_H
+#define PLM_BASE_SAVE_H
 
 #include <stddef.h>
 

@@ -459,7 +459,8 @@ struct plm_plan_result {
     const struct plm_candidate *candidates; /* around the answer, by batch */
     size_t candidate_count;
     bool not_monotone; /* a smaller batch that was tried is not safe */
-    bool limited; /* nothing larger was asked for: a limit of the search, not memory, ends it */
+    bool
+        limited; /* nothing larger was asked for, or can be run: a limit, not memory, ends the search */
     const struct plm_result *result; /* the estimate at the answer, or at the smallest batch */
 };
 PLM_API PLM_MUST_CHECK enum plm_status plm_plan(struct plm_model *model,

@@ -35,7 +35,7 @@ enum {
 struct tried {
     int64_t number; /* of the candidate */
     struct plm_candidate candidate;
-    bool impossible; /* sizes overflow: no device has it */
+    bool impossible; /* it cannot be run: sizes overflow, or there is more of it than is followed */
     bool beyond;     /* the tensors alone do not fit: neither will anything larger */
 };
 
@@ -425,6 +425,14 @@ static enum plm_status check(const struct plm_search *o, struct plm_error *reter
     return PLM_OK;
 }
 
+/* is_last() - is it a limit of the search, or of what can be run at all, that ends at @answer, and not memory? */
+static bool is_last(const struct search *s, int64_t answer)
+{
+    const struct tried *next = find_tried(s, answer + 1);
+
+    return answer == last_number(s) || (next && next->impossible);
+}
+
 enum plm_status search_batch(const struct subject *subject,
                              const struct plm_search *search,
                              struct arena *arena,
@@ -466,7 +474,7 @@ enum plm_status search_batch(const struct subject *subject,
     if (status != PLM_OK)
         return status;
     ret->batch = answer ? batch_of(&s, answer) : 0;
-    ret->limited = answer > 0 && answer == last_number(&s);
+    ret->limited = answer > 0 && is_last(&s, answer);
     ret->accumulate = answer ? find_tried(&s, answer)->candidate.accumulate : 0;
     return PLM_OK;
 }

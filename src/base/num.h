@@ -77,4 +77,12 @@ static inline uint64_t num_floor_power2(uint64_t n)
     return n == 0 ? 1 : UINT64_C(1) << num_log2(n);
 }
 
+/* num_compare_doubles() - for qsort(): ascending */
+static inline int num_compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
 #endif

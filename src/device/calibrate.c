@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "device/calibrate.h"
 #include "device/calibrate_child.h"
 #include "device/framework.h"
@@ -163,30 +164,22 @@ static bool hear_process(struct run *run, const char *text)
     return run->has_framework;
 }
 
-/* after() - what follows "WORD " in @line, or NULL */
-static const char *after(const char *line, const char *word)
-{
-    size_t length = strlen(word);
-
-    return strncmp(line, word, length) == 0 && line[length] == ' ' ? line + length + 1 : NULL;
-}
-
 /* hear() - one line; false: it is none that is known */
 static bool hear(struct run *run, const char *line)
 {
     const char *rest;
 
-    if ((rest = after(line, "at")))
+    if ((rest = child_words_after(line, "at")))
         return progress(run, rest), true;
-    if ((rest = after(line, "figure")))
+    if ((rest = child_words_after(line, "figure")))
         return hear_figure(run, rest);
-    if ((rest = after(line, "skip")))
+    if ((rest = child_words_after(line, "skip")))
         return hear_skip(run, rest);
-    if ((rest = after(line, "fit")))
+    if ((rest = child_words_after(line, "fit")))
         return hear_fit(run, rest);
-    if ((rest = after(line, "fact")))
+    if ((rest = child_words_after(line, "fact")))
         return hear_fact(run, rest);
-    if ((rest = after(line, "process")))
+    if ((rest = child_words_after(line, "process")))
         return hear_process(run, rest);
     return strcmp(line, "alive") == 0;
 }
@@ -210,11 +203,11 @@ static enum plm_status next_line(struct run *run,
 
         if (status != PLM_OK)
             return plm_fail(run->reterr, status, "while measuring %s: %s", run->at, error.message);
-        if (line && (text = after(line, "error")))
+        if (line && (text = child_words_after(line, "error")))
             return run->steps <= 1 ? plm_fail(run->reterr, PLM_E_DEVICE, "%s", text)
                                    : plm_fail(run->reterr, PLM_E_DEVICE, "while measuring %s: %s",
                                               run->at, text);
-        if (!line || (wanted && after(line, wanted))) {
+        if (!line || (wanted && child_words_after(line, wanted))) {
             *ret_line = line;
             return PLM_OK;
         }
@@ -311,13 +304,6 @@ static enum plm_status end_contexts(struct run *run, struct child *children, siz
     return status;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /*
  * measure_context() - the fall of free memory from each process to the next
  *
@@ -350,7 +336,7 @@ static enum plm_status measure_context(struct run *run)
     for (size_t i = 1; i < count; i++)
         takes[i - 1] = seen[i - 1] > seen[i] ? seen[i - 1] - seen[i] : 0;
     f.count = count > 1 ? (int64_t)count - 1 : 1;
-    qsort(takes, (size_t)f.count, sizeof *takes, compare);
+    qsort(takes, (size_t)f.count, sizeof *takes, num_compare_doubles);
     if (takes[f.count / 2] == 0) { /* free memory does not tell of other processes here */
         takes[0] = (double)c->total - seen[0];
         f.count = 1;

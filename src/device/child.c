@@ -126,6 +126,13 @@ enum plm_status child_start(struct child *ret_child,
     return PLM_OK;
 }
 
+const char *child_words_after(const char *line, const char *word)
+{
+    size_t length = strlen(word);
+
+    return strncmp(line, word, length) == 0 && line[length] == ' ' ? line + length + 1 : NULL;
+}
+
 void child_let_go(struct child *child)
 {
     if (child->hold <= 0)

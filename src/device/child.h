@@ -57,6 +57,9 @@ PLM_MUST_CHECK enum plm_status child_line(struct child *child,
                                           const char **ret_line,
                                           struct plm_error *reterr);
 
+/* child_words_after() - what follows "WORD " at the beginning of @line, or NULL */
+const char *child_words_after(const char *line, const char *word);
+
 /* child_let_go() - end its child_hold() */
 void child_let_go(struct child *child);
 

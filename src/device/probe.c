@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/num.h"
 #include "device/probe.h"
 
 static void say(const struct probe *probe, struct figure f)
@@ -33,19 +34,12 @@ void probe_say_least(const struct probe *probe, enum figure_id id, plm_bytes siz
                                 .at_least = true });
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 void probe_say_all(
     const struct probe *probe, enum figure_id id, plm_bytes size, double *values, size_t count)
 {
     if (count == 0)
         return;
-    qsort(values, count, sizeof *values, compare);
+    qsort(values, count, sizeof *values, num_compare_doubles);
     say(probe, (struct figure){ .id = id,
                                 .size = size,
                                 .value = (values[(count - 1) / 2] + values[count / 2]) / 2,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "device/measured.h"
 #include "device/verified.h"
 #include "yaml/decode.h"
 
@@ -83,22 +84,10 @@ void verified_narrow(const struct verified_line *lines,
 
 /* ------------------------------------------------------------------ writing */
 
-/* text() - in double quotes */
-static void text(struct buf *out, const char *value)
-{
-    buf_char(out, '"');
-    for (; *value; value++) {
-        if (*value == '"' || *value == '\\')
-            buf_char(out, '\\');
-        buf_char(out, (unsigned char)*value < 0x20 ? ' ' : *value);
-    }
-    buf_char(out, '"');
-}
-
 static void write_line(const struct verified_line *line, struct buf *out)
 {
     buf_printf(out, "    - {date: %s, model: ", line->date);
-    text(out, line->model);
+    measured_quote(out, line->model);
     buf_printf(out,
                ", batch: %" PRId64 ", holds: %s, planned: %" PRIu64 ", used: %" PRIu64
                ", free: %" PRIu64 ", left: %" PRIu64 ", left_at_least: %s}\n",

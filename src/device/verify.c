@@ -37,13 +37,6 @@ size_t verify_peak(const struct verify_plan *plan, plm_bytes *ret_reserved)
     return peak;
 }
 
-static const char *after(const char *line, const char *word)
-{
-    size_t length = strlen(word);
-
-    return strncmp(line, word, length) == 0 && line[length] == ' ' ? line + length + 1 : NULL;
-}
-
 static bool hear_verdict(struct hearing *hearing, const char *text)
 {
     struct plm_verified *r = hearing->result;
@@ -72,7 +65,7 @@ static bool hear_peak(struct hearing *hearing, const char *text)
 
 static bool hear_fact(struct hearing *hearing, const char *text)
 {
-    const char *mode = after(text, "compute_mode");
+    const char *mode = child_words_after(text, "compute_mode");
 
     if (mode)
         hearing->exclusive = strtol(mode, NULL, 10) != CUDA_COMPUTE_MODE_DEFAULT;
@@ -86,18 +79,18 @@ static bool hear(struct hearing *hearing, const char *line)
     struct plm_verified *r = hearing->result;
     const char *rest;
 
-    if ((rest = after(line, "fact")))
+    if ((rest = child_words_after(line, "fact")))
         return hear_fact(hearing, rest);
-    if ((rest = after(line, "free")))
+    if ((rest = child_words_after(line, "free")))
         return sscanf(rest, "%" SCNu64 " %" SCNu64, &r->free_before, &r->total) == 2;
-    if ((rest = after(line, "context")))
+    if ((rest = child_words_after(line, "context")))
         return sscanf(rest, "%" SCNu64 " %" SCNu64 " %" SCNu64, &r->context, &r->held_back,
                       &r->free_before) == 3;
-    if ((rest = after(line, "peak")))
+    if ((rest = child_words_after(line, "peak")))
         return hear_peak(hearing, rest);
-    if ((rest = after(line, "verdict")))
+    if ((rest = child_words_after(line, "verdict")))
         return hear_verdict(hearing, rest);
-    if ((rest = after(line, "played"))) {
+    if ((rest = child_words_after(line, "played"))) {
         if (o->progress)
             o->progress(o->progress_context, "requests played", (unsigned)strtoul(rest, NULL, 10),
                         (unsigned)r->request_count);
@@ -117,13 +110,13 @@ static enum plm_status listen(struct hearing *hearing, struct child *child, cons
 
         if (status != PLM_OK || !line)
             return status;
-        text = after(line, "error");
+        text = child_words_after(line, "error");
         if (text)
             return plm_fail(hearing->reterr, PLM_E_DEVICE, "%s", text);
         if (!hear(hearing, line))
             return plm_fail(hearing->reterr, PLM_E_DEVICE,
                             "the process that plays said '%.60s', which means nothing here", line);
-        if (last && after(line, last))
+        if (last && child_words_after(line, last))
             return PLM_OK;
     }
 }

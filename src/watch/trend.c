@@ -14,6 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/num.h"
 #include "watch/trend.h"
 
 enum {
@@ -96,13 +97,6 @@ static bool find_floors(const struct plm_watch_point *points,
     return true;
 }
 
-static int compare_reals(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* ties() - what equal floors take from the variance of Kendall's S */
 static double ties(const struct floors *floors)
 {
@@ -110,7 +104,7 @@ static double ties(const struct floors *floors)
 
     for (size_t i = 0; i < FLOORS; i++)
         sorted[i] = floors->bytes[i];
-    qsort(sorted, FLOORS, sizeof *sorted, compare_reals);
+    qsort(sorted, FLOORS, sizeof *sorted, num_compare_doubles);
     for (size_t i = 0, next; i < FLOORS; i = next) {
         for (next = i; next < FLOORS && !(sorted[next] > sorted[i]);)
             next++;
@@ -139,7 +133,7 @@ static void order(const struct floors *floors, struct plm_watch_trend *trend)
     z = variance > 0 ? (sum - (sum > 0) + (sum < 0)) / sqrt(variance) : 0;
     trend->p = erfc(z / sqrt(2)) / 2;
 
-    qsort(slopes, PAIRS, sizeof *slopes, compare_reals);
+    qsort(slopes, PAIRS, sizeof *slopes, num_compare_doubles);
     double half = NORMAL_95 * sqrt(variance > 0 ? variance : 0);
     long low = lround((PAIRS - half) / 2), high = lround((PAIRS + half) / 2);
 
@@ -154,7 +148,7 @@ static double median_of_fifth(const struct floors *floors, size_t fifth)
 
     for (size_t i = 0; i < FIFTH; i++)
         sorted[i] = floors->bytes[fifth * FIFTH + i];
-    qsort(sorted, FIFTH, sizeof *sorted, compare_reals);
+    qsort(sorted, FIFTH, sizeof *sorted, num_compare_doubles);
     return sorted[FIFTH / 2];
 }
 

@@ -5,33 +5,7 @@
 #include "support/steps.h"
 #include "support/test.h"
 
-static const char network[] =
-    "plimsoll: 1\n"
-    "model: network\n"
-    "defaults: {batch: 5}\n"
-    "inputs:\n"
-    "  x: {dtype: float32, shape: [batch, 130]}\n"
-    "  labels: {dtype: int64, shape: [batch]}\n"
-    "blocks:\n"
-    "  layer:\n"
-    "    in: [x]\n"
-    "    nodes:\n"
-    "      - {as: x, op: linear, in: x, features: 110, name: fc}\n"
-    "      - {as: x, op: layer_norm, in: x, name: norm}\n"
-    "      - {as: x, op: relu, in: x}\n"
-    "    out: x\n"
-    "  model:\n"
-    "    in: [x]\n"
-    "    nodes:\n"
-    "      - {as: x, call: layer, in: x, name: h, repeat: 3}\n"
-    "      - {as: x, op: linear, in: x, features: 10, bias: false, name: out}\n"
-    "    out: x\n"
-    "main:\n"
-    "  in: [x, labels]\n"
-    "  nodes:\n"
-    "    - {as: logits, call: model, in: x}\n"
-    "    - {as: loss, op: cross_entropy, in: [logits, labels]}\n"
-    "  out: [loss, logits]\n";
+static const char network[] = TEST_NETWORK("3");
 
 /* ------------------------------------------------------------------ whole steps */
 

@@ -47,7 +47,8 @@ struct plm_watch_point {
  * struct plm_watch_trend - does the job's memory grow without end
  *
  * Judged by what it falls back to: the run after its first third is cut into equal spans, and the least of each is kept. It
- * leaks when these floors rise in order (Kendall's test), steadily, and do not come back; plimsoll-watch(1) has it in full.
+ * leaks when these floors rise in order (Kendall's test), evenly and in parts, and do not come back, and from then on until their growth
+ * ends; plimsoll-watch(1) has it in full.
  */
 struct plm_watch_trend {
     bool known; /* long enough to judge */
@@ -57,6 +58,9 @@ struct plm_watch_trend {
     double slope_low, slope_high; /* its 95 % interval */
     double p;                     /* of so much order by chance */
     plm_bytes growth;             /* between the first floor and the last */
+    bool found;                   /* a leak was found, now or earlier in the run */
+    double found_at;              /* seconds: when first */
+    plm_bytes since;              /* growth of the last floor since then */
 };
 
 struct plm_watch_gpu {

@@ -32,7 +32,8 @@ struct followed {
     plm_bytes first_used,
         first_unlisted; /* in use at the first sample, and beyond what was listed */
     plm_bytes unlisted_most;
-    bool leak_found;
+    struct trend_memory trend;
+    enum plm_watch_basis judged;    /* what @trend is of */
     struct plm_watch_point *points; /* [point_capacity] */
     size_t point_capacity;
 };
@@ -367,8 +368,10 @@ const struct plm_watch_result *plm_watch_result(struct plm_watch *watch)
         view->basis = basis_of(watch, followed, &view->why);
         fill_points(watch, followed, view);
         sum_up(view);
-        view->trend = trend_find(view->points, view->point_count, followed->leak_found);
-        followed->leak_found |= view->trend.leak;
+        if (view->basis != followed->judged)
+            followed->trend = (struct trend_memory){ 0 }; /* it was of another series */
+        followed->judged = view->basis;
+        view->trend = trend_find(view->points, view->point_count, &followed->trend);
         if (view->peak > watch->views[watch->result.worst].peak)
             watch->result.worst = i;
     }

@@ -3,6 +3,8 @@
  *
  * Keys are stable: they are documented in plimsoll-watch(1).
  */
+#include <math.h>
+
 #include "report/csv.h"
 #include "report/json_report.h"
 #include "report/watch.h"
@@ -71,6 +73,8 @@ static void write_trend(struct json *json, const struct plm_watch_trend *trend)
     json_field_uint(json, "growth_bytes", trend->growth);
     json_field_real(json, "from_seconds", trend->from);
     json_field_real(json, "to_seconds", trend->to);
+    json_field_real(json, "found_seconds", trend->found ? trend->found_at : NAN);
+    json_field_uint(json, "growth_since_found_bytes", trend->since);
     json_close(json, '}');
 }
 

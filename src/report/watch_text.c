@@ -120,13 +120,34 @@ static void full_in(struct buf *text, const struct plm_watch_gpu *gpu)
     watch_time(text, seconds);
 }
 
+/* ended() - of a leak that was warned of and is none any more */
+static void ended(struct layout *layout, const struct plm_watch_trend *trend)
+{
+    struct buf text = { .arena = layout->out->arena };
+    char since[UNITS_TEXT];
+
+    if (!trend->found)
+        return;
+    buf_text(&text, "Looked like a leak at ");
+    watch_time(&text, trend->found_at);
+    if (trend->since > 0)
+        buf_printf(&text, "; in the end it falls back to %s more than then, and grows no longer",
+                   units_format_bytes(trend->since, since));
+    else
+        buf_text(&text, "; in the end it falls back to no more than then");
+    buf_text(layout->out, "  ");
+    layout_wrap(layout, buf_string(&text), 2, 2);
+}
+
 static void trend(struct layout *layout, const struct plm_watch_gpu *gpu)
 {
     const struct plm_watch_trend *trend = &gpu->trend;
     struct buf text = { .arena = layout->out->arena };
 
-    if (!trend->leak)
+    if (!trend->leak) {
+        ended(layout, trend);
         return;
+    }
     buf_text(&text, "Leaks: what it falls back to grows by ");
     watch_rate(&text, trend->slope);
     buf_text(&text, " (95 %: ");

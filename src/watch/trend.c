@@ -2,13 +2,17 @@
  * watch/trend.c - tells a leak from warming up, from steps and from a saw-tooth
  *
  * floor[i] is the least that the job had in the i-th of FLOORS equal spans of time, after the first third of its use of the
- * GPU: what it falls back to. A leak is growth of the floors that is
+ * GPU: what it falls back to. A leak is found when the floors' growth is
  *     in order:  Kendall's tau is above 0 with p < 0.001, one-sided, ties corrected (Kendall 1970; Mann 1945);
- *     steady:    from each fifth of the floors to the next the median rises, by at least 0.6 of what it rises elsewhere;
- *     kept:      no floor lies below an earlier one by more than a quarter of the growth;
- *     late:      the growth is no more than what was there before. A model that is being loaded grows from nothing.
- * Warming up ends or slows down (steady; growth like log t rises by 0.53 between the last fifths), three steps leave two fifths
- * alike (steady), a saw-tooth comes back (kept).
+ *     even:      no moment has seen more of the growth than it has of the time by over EARLY_MOST, nor less by over LATE_MOST;
+ *     in parts:  no floor is above the one before it by more than STEP_MOST of the growth;
+ *     kept:      no floor lies below an earlier one by more than BACK_MOST of the growth;
+ *     late:      no more than what was there before. A model that is being loaded grows from nothing.
+ * Warming up slows down (even; growth like log t is ahead by 0.135), a few steps are no growth in parts, a saw-tooth comes back (kept).
+ *
+ * From then on it is one as long as the later half of the floors grows by PACE_KEPT of the pace that was found: growth in rare steps
+ * is uneven at times, and is a leak still. One that has ended is remembered, so that a warning is never just denied.
+ *
  * The slope is the median of the slopes between all pairs of floors (Theil 1950, Sen 1968), its interval Sen's.
  */
 #include <math.h>
@@ -19,7 +23,6 @@
 
 enum {
     FLOORS = 25,
-    FIFTH = FLOORS / 5,
     POINTS_LEAST = 3 * FLOORS, /* after the first third: three to a floor */
     PAIRS = FLOORS * (FLOORS - 1) / 2,
 };
@@ -28,7 +31,9 @@ enum {
 enum { ENDING_POINTS = 5, ENDING_PART = 20 };
 
 static const double P_MOST = 0.001;
-static const double PACE_LEAST = 0.6;     /* of the largest rise between fifths, in each */
+static const double EARLY_MOST = 0.12, LATE_MOST = 0.3; /* of the growth */
+static const double STEP_MOST = 0.15;     /* of the growth: seven steps at the least */
+static const double PACE_KEPT = 0.25;     /* of the slope that was found */
 static const double BACK_MOST = 0.25;     /* of the growth that may be given back for a while */
 static const double NORMAL_95 = 1.959964; /* quantile of the normal distribution, two-sided 95 % */
 
@@ -142,28 +147,36 @@ static void order(const struct floors *floors, struct plm_watch_trend *trend)
     trend->slope_high = slopes[high >= PAIRS ? PAIRS - 1 : high];
 }
 
-static double median_of_fifth(const struct floors *floors, size_t fifth)
+/* smooth() - the median of three neighbours: noise of one floor is gone, and a step stays one */
+static double smooth(const struct floors *floors, size_t i)
 {
-    double sorted[FIFTH];
+    double a = floors->bytes[i > 0 ? i - 1 : i], b = floors->bytes[i],
+           c = floors->bytes[i + 1 < FLOORS ? i + 1 : i];
 
-    for (size_t i = 0; i < FIFTH; i++)
-        sorted[i] = floors->bytes[fifth * FIFTH + i];
-    qsort(sorted, FIFTH, sizeof *sorted, num_compare_doubles);
-    return sorted[FIFTH / 2];
+    return fmax(fmin(a, b), fmin(fmax(a, b), c));
 }
 
-/* steady() - medians, so that one step is one rise, and is not shared by two */
-static bool steady(const struct floors *floors)
+/* even() - the growth is spread over the time, in parts */
+static bool even(const struct floors *floors)
 {
-    double least = INFINITY, most = 0;
+    double first = smooth(floors, 0), growth = smooth(floors, FLOORS - 1) - first;
 
-    for (size_t fifth = 1; fifth < 5; fifth++) {
-        double rise = median_of_fifth(floors, fifth) - median_of_fifth(floors, fifth - 1);
+    for (size_t i = 1; i < FLOORS; i++) {
+        double ahead = (smooth(floors, i) - first) / growth - (double)i / (FLOORS - 1);
+        double step = smooth(floors, i) - smooth(floors, i - 1);
 
-        least = fmin(least, rise);
-        most = fmax(most, rise);
+        if (!(ahead <= EARLY_MOST && ahead >= -LATE_MOST && step <= STEP_MOST * growth))
+            return false;
     }
-    return least > 0 && least >= PACE_LEAST * most;
+    return true;
+}
+
+/* goes_on() - a leak that was found with @slope has not slowed down to a part of it */
+static bool goes_on(const struct floors *floors, double slope)
+{
+    double rise = smooth(floors, FLOORS - 1) - smooth(floors, FLOORS / 2);
+
+    return rise >= PACE_KEPT * slope * (floors->time[FLOORS - 1] - floors->time[FLOORS / 2]);
 }
 
 static bool kept(const struct floors *floors, double growth)
@@ -177,24 +190,49 @@ static bool kept(const struct floors *floors, double growth)
     return back <= BACK_MOST * growth;
 }
 
+static plm_bytes growth_between(double before, double after)
+{
+    return after > before ? (plm_bytes)(after - before) : 0;
+}
+
+/* judge() - @floors as they are, in the light of what was found before */
+static bool judge(const struct floors *floors,
+                  const struct plm_watch_trend *trend,
+                  const struct trend_memory *memory)
+{
+    double growth = floors->bytes[FLOORS - 1] - floors->bytes[0];
+
+    if (memory->last.leak)
+        return goes_on(floors, memory->slope);
+    return growth > 0 && growth <= floors->bytes[0] && trend->p < P_MOST && even(floors) &&
+           kept(floors, growth);
+}
+
 struct plm_watch_trend trend_find(const struct plm_watch_point *points,
                                   size_t point_count,
-                                  bool found)
+                                  struct trend_memory *memory)
 {
-    struct plm_watch_trend trend = { .p = 1 };
+    struct plm_watch_trend *trend = &memory->last;
     struct floors floors = { 0 };
-    double growth;
+    bool leak;
 
     point_count = without_ending(points, point_count);
     if (!find_floors(points, point_count, &floors))
-        return trend;
-    growth = floors.bytes[FLOORS - 1] - floors.bytes[0];
-    trend.known = true;
-    trend.from = floors.from;
-    trend.to = floors.to;
-    trend.growth = growth > 0 ? (plm_bytes)growth : 0;
-    order(&floors, &trend);
-    trend.leak = growth > 0 && trend.p < P_MOST && steady(&floors) && kept(&floors, growth) &&
-                 (found || growth <= floors.bytes[0]);
-    return trend;
+        return *trend;
+    trend->known = true;
+    trend->from = floors.from;
+    trend->to = floors.to;
+    trend->growth = growth_between(floors.bytes[0], floors.bytes[FLOORS - 1]);
+    order(&floors, trend);
+    leak = judge(&floors, trend, memory);
+    if (leak && !trend->leak)
+        memory->slope = trend->slope;
+    if (leak && !trend->found) {
+        trend->found = true;
+        trend->found_at = floors.to;
+        memory->level = smooth(&floors, FLOORS - 1);
+    }
+    trend->since = trend->found ? growth_between(memory->level, smooth(&floors, FLOORS - 1)) : 0;
+    trend->leak = leak;
+    return *trend;
 }

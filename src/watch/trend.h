@@ -4,14 +4,20 @@
 
 #include "plimsoll/watch.h"
 
+/* struct trend_memory - what was found in the beginning of a series; zero at first */
+struct trend_memory {
+    struct plm_watch_trend last;
+    double slope, level; /* bytes a second, and the last floor, when the leak was found */
+};
+
 /*
  * trend_find() - judge the least figures of @points, which are in order of time
  *
- * @found: a leak was found in the beginning of the same series. The memory that it starts from need not outweigh its growth
- * again then.
+ * To be called with the same @memory as a series grows: what was found is a leak until it ends. Where @points cannot be judged,
+ * the last judgement stands.
  */
 struct plm_watch_trend trend_find(const struct plm_watch_point *points,
                                   size_t point_count,
-                                  bool found);
+                                  struct trend_memory *memory);
 
 #endif

@@ -240,6 +240,13 @@ static void the_summary_tells_of_leaks_and_gaps(void **state)
     assert_holds(text(), "grows by 60.00 MiB/min (95");
     assert_holds(text(), "54.00 MiB/min to 66.00 MiB/min");
     assert_holds(text(), "the GPU is full in 0:51:12"); /* 3 GiB at 1 MiB a second */
+    gpus[0].trend.leak = false;
+    assert_null(strstr(text(), "leak"));
+    gpus[0].trend.found = true;
+    gpus[0].trend.found_at = 450;
+    assert_holds(text(), "Looked like a leak at 0:07:30; in the end it falls back to no more");
+    gpus[0].trend.since = GIB;
+    assert_holds(text(), "falls back to 1.00 GiB more than then, and grows no longer");
     result.failed = 3;
     result.failure = "GPU 0 is lost";
     assert_holds(text(), "3 of 1000 samples are missing: GPU 0 is lost");

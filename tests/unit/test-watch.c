@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/num.h"
 #include "support/test.h"
 #include "watch/family.h"
 #include "watch/series.h"
@@ -31,7 +32,30 @@ static struct plm_watch_trend trend_of(shape *bytes)
 
         points[i] = (struct plm_watch_point){ .time = i, .job = job, .job_low = job };
     }
-    return trend_find(points, POINTS, false);
+    return trend_find(points, POINTS, &(struct trend_memory){ 0 });
+}
+
+/* struct looks - what was said of a series as it grew */
+struct looks {
+    struct plm_watch_trend last;
+    int changes; /* of the verdict */
+};
+
+/* look_all_along() - at @bytes [POINTS], one a second, with every sample */
+static struct looks look_all_along(const plm_bytes *bytes)
+{
+    static struct plm_watch_point points[POINTS];
+    struct trend_memory memory = { 0 };
+    struct looks looks = { 0 };
+
+    for (int i = 0; i < POINTS; i++) {
+        bool before = looks.last.leak;
+
+        points[i] = (struct plm_watch_point){ .time = i, .job = bytes[i], .job_low = bytes[i] };
+        looks.last = trend_find(points, (size_t)i + 1, &memory);
+        looks.changes += looks.last.leak != before;
+    }
+    return looks;
 }
 
 /* noise() - the same on every machine, from 0 to 1 */
@@ -173,41 +197,127 @@ static void what_is_no_leak_is_not_called_one(void **state)
     }
 }
 
-static void a_leak_that_was_found_is_still_one_when_it_outgrows_its_beginning(void **state)
+/* fill_stairs() - @count steps in the run; the time between them is even, or from half to half as much again of that */
+static void fill_stairs(plm_bytes *bytes, int count, bool uneven, double phase, plm_bytes step)
 {
-    struct plm_watch_point points[POINTS];
+    double apart = (double)POINTS / count, next = apart * phase;
+    plm_bytes now = 8 * GIB;
+    int taken = 0;
+
+    for (int i = 0; i < POINTS; i++) {
+        for (; i >= next; now += step)
+            next += apart * (uneven ? 0.5 + noise(1000 * count + taken++) : 1);
+        bytes[i] = now;
+    }
+}
+
+static void stairs_are_a_leak_and_stay_one(void **state)
+{
+    static const int counts[] = { 12, 13, 15, 17, 20, 30, 60, 150, 300 };
+    static const plm_bytes sizes[] = { 2 * MIB, 20 * MIB };
+    plm_bytes bytes[POINTS];
+
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        for (int phase = 0; phase < 4; phase++)
+            for (size_t k = 0; k < 4; k++) {
+                fill_stairs(bytes, counts[i], k % 2 > 0, phase / 4.0, sizes[k / 2]);
+                struct looks looks = look_all_along(bytes);
+
+                if (!looks.last.leak || looks.changes != 1)
+                    fail_msg("%d steps, %d, %zu: leak %d, %d changes", counts[i], phase, k,
+                             looks.last.leak, looks.changes);
+            }
+}
+
+static void a_few_steps_never_are_one(void **state)
+{
+    plm_bytes bytes[POINTS];
+
+    for (int count = 1; count <= 6; count++)
+        for (int k = 0; k < 40; k++) {
+            for (int i = 0; i < POINTS; i++) {
+                bytes[i] = 8 * GIB;
+                for (int step = 0; step < count; step++)
+                    bytes[i] += i > POINTS * noise(100 * k + 10 * step + count) ? 500 * MIB : 0;
+            }
+            struct looks looks = look_all_along(bytes);
+
+            if (looks.last.found)
+                fail_msg("%d steps, %d: found at %g", count, k, looks.last.found_at);
+        }
+}
+
+static void growth_that_becomes_faster_is_a_leak(void **state)
+{
+    plm_bytes bytes[POINTS];
 
     for (int i = 0; i < POINTS; i++)
-        points[i] = (struct plm_watch_point){ .time = i,
-                                              .job = 1,
-                                              .job_low = GIB + (plm_bytes)i * 32 * MIB };
-    assert_false(trend_find(points, POINTS, false).leak);
-    assert_true(trend_find(points, POINTS, true).leak);
+        bytes[i] = 8 * GIB + (plm_bytes)i * (plm_bytes)i * 8192;
+    assert_true(look_all_along(bytes).last.leak);
+}
+
+static void a_leak_that_ends_is_not_just_denied(void **state)
+{
+    plm_bytes bytes[POINTS];
+
+    for (int i = 0; i < POINTS; i++)
+        bytes[i] = 8 * GIB + (plm_bytes)num_min((uint64_t)i, POINTS / 3) * 4 * MIB;
+    struct looks looks = look_all_along(bytes);
+
+    assert_false(looks.last.leak);
+    assert_int_equal(looks.changes, 2);
+    assert_true(looks.last.found && looks.last.found_at < POINTS / 3);
+    double since = (POINTS / 3 - looks.last.found_at) * 4 * (double)MIB;
+
+    assert_true(fabs((double)looks.last.since / since - 1) < 0.05);
+
+    for (int i = POINTS * 2 / 3; i < POINTS; i++)
+        bytes[i] = 7 * GIB;
+    looks = look_all_along(bytes);
+    assert_true(looks.last.found && !looks.last.leak && looks.last.since == 0);
+}
+
+static void a_leak_is_still_one_when_it_outgrows_its_beginning(void **state)
+{
+    plm_bytes bytes[POINTS];
+
+    for (int i = 0; i < POINTS; i++)
+        bytes[i] = 4 * GIB + (plm_bytes)i * 32 * MIB;
+    struct looks looks = look_all_along(bytes);
+
+    assert_true(looks.last.leak);
+    assert_int_equal(looks.changes, 1);
+    assert_false(trend_of(loading).leak);
 }
 
 static void few_samples_are_not_judged(void **state)
 {
     struct plm_watch_point points[120];
+    struct trend_memory memory = { 0 };
 
     for (int i = 0; i < 120; i++)
         points[i] = (struct plm_watch_point){ .time = i, .job = GIB, .job_low = leak(10 * i, 0) };
-    assert_false(trend_find(points, 111, false).known);
-    assert_true(trend_find(points, 120, false).leak);
-    assert_false(trend_find(points, 0, false).known);
+    assert_false(trend_find(points, 111, &memory).known);
+    assert_false(trend_find(points, 0, &memory).known);
+    assert_true(trend_find(points, 120, &memory).leak);
+    memory = (struct trend_memory){ 0 };
     for (int i = 0; i < 120; i++)
         points[i].job = 0; /* it has not come to the GPU yet */
-    assert_false(trend_find(points, 120, false).known);
+    assert_false(trend_find(points, 120, &memory).known);
 }
 
-static void a_gap_is_not_judged(void **state)
+static void a_gap_is_not_judged_and_denies_nothing(void **state)
 {
     struct plm_watch_point points[200];
+    struct trend_memory memory = { 0 };
 
     for (int i = 0; i < 200; i++)
         points[i] = (struct plm_watch_point){ .time = i < 150 ? i : i + 500,
                                               .job = GIB,
                                               .job_low = leak(10 * i, 0) };
-    assert_false(trend_find(points, 200, false).known);
+    assert_false(trend_find(points, 200, &memory).known);
+    assert_true(trend_find(points, 150, &memory).leak);
+    assert_true(trend_find(points, 200, &memory).leak);
 }
 
 /* ------------------------------------------------------------------ series */
@@ -346,9 +456,13 @@ int main(void)
         cmocka_unit_test(a_leak_is_found_under_noise_and_under_a_saw_tooth),
         cmocka_unit_test(a_job_that_ends_has_leaked_before),
         cmocka_unit_test(what_is_no_leak_is_not_called_one),
-        cmocka_unit_test(a_leak_that_was_found_is_still_one_when_it_outgrows_its_beginning),
+        cmocka_unit_test(stairs_are_a_leak_and_stay_one),
+        cmocka_unit_test(a_few_steps_never_are_one),
+        cmocka_unit_test(growth_that_becomes_faster_is_a_leak),
+        cmocka_unit_test(a_leak_that_ends_is_not_just_denied),
+        cmocka_unit_test(a_leak_is_still_one_when_it_outgrows_its_beginning),
         cmocka_unit_test(few_samples_are_not_judged),
-        cmocka_unit_test(a_gap_is_not_judged),
+        cmocka_unit_test(a_gap_is_not_judged_and_denies_nothing),
         cmocka_unit_test(a_long_series_keeps_its_extremes),
         cmocka_unit_test(a_short_series_is_as_it_was),
         cmocka_unit_test(the_family_is_all_that_was_started),

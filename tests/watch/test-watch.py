@@ -294,6 +294,11 @@ check(trend['bytes_per_second_low'] <= 200 * MIB * 1.2 and trend['bytes_per_seco
 says(run, 'memory leaks: what the job falls back to grows by')
 says(run, 'Leaks: what it falls back to grows by')
 says(run, 'the GPU is full in')
+run, got = seen(A100 + 'process child 0,2GiB,+2MiB*130\n', '--interval', '0.01', '--', 'sleep', '4')
+trend = got['gpus'][0]['trend']
+check(trend and trend['leak'] is False and 0.9 < trend['found_seconds'] < 2.5, 'a leak that has ended', trend)
+says(run, 'memory leaks: what the job falls back to grows by')
+says(run, 'Looked like a leak at ')
 run, got = seen(A100 + 'process child 0,2GiB*9,' + '2GiB,+64MiB*9,' * 40 + '2GiB\n', '--interval', '0.01', '--', 'sleep', '2.5')
 check(got['gpus'][0]['trend']['leak'] is False and 'leak' not in run.stderr, 'a saw-tooth', got['gpus'][0]['trend'])
 run, got = seen(A100 + 'process child 0,+512MiB*10,5GiB\n', '--interval', '0.01', '--', 'sleep', '2.5')

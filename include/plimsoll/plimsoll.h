@@ -364,11 +364,16 @@ PLM_API PLM_MUST_CHECK enum plm_status plm_device_find(struct plm_context *conte
                                                        const char *name,
                                                        const struct plm_device **ret_device,
                                                        struct plm_error *reterr);
-/* plm_devices() - every built-in profile, sorted by name */
-PLM_API PLM_MUST_CHECK enum plm_status plm_devices(struct plm_context *context,
-                                                   const struct plm_device **ret_devices,
-                                                   size_t *ret_count,
-                                                   struct plm_error *reterr);
+
+/* struct plm_device_list - the profiles in a context's folders, sorted by name */
+struct plm_device_list {
+    const struct plm_device *items;
+    size_t count;
+    const struct plm_error
+        *wrong; /* of the files that are no profile or cannot be read, and are left out */
+    size_t wrong_count;
+};
+PLM_API void plm_devices(struct plm_context *context, struct plm_device_list *ret_list);
 
 /* plm_frameworks() - the names that strategy.framework takes, newest first */
 PLM_API const char *const *plm_frameworks(size_t *ret_count);

@@ -302,11 +302,7 @@ enum plm_status plm_device_find(struct plm_context *context,
     return status;
 }
 
-enum plm_status plm_devices(struct plm_context *context,
-                            const struct plm_device **ret_devices,
-                            size_t *ret_count,
-                            struct plm_error *reterr)
+void plm_devices(struct plm_context *context, struct plm_device_list *ret_list)
 {
-    return device_list(context->devices, context->device_count, &context->arena, ret_devices,
-                       ret_count, reterr);
+    device_list(context->devices, context->device_count, &context->arena, ret_list);
 }

@@ -39,12 +39,20 @@ static enum exit_status run(struct cli *cli)
     const struct plm_device *devices;
     size_t device_count = 1;
     struct plm_error error;
-    enum plm_status status =
-        one ? plm_device_find(cli->context, cli->arguments[0], &devices, &error)
-            : plm_devices(cli->context, &devices, &device_count, &error);
+    enum plm_status status = PLM_OK;
     struct buf text = { .arena = &cli->arena };
     struct cell *cells;
 
+    if (one) {
+        status = plm_device_find(cli->context, cli->arguments[0], &devices, &error);
+    } else {
+        struct plm_device_list list;
+
+        plm_devices(cli->context, &list);
+        talk_left_out(list.wrong, list.wrong_count);
+        devices = list.items;
+        device_count = list.count;
+    }
     if (status != PLM_OK)
         return talk_fail(status, &error);
     cells = arena_array(&cli->arena, struct cell, device_count * COLUMNS);

@@ -64,25 +64,10 @@ static enum plm_status find_gpu(struct verifying *v, struct plm_error *reterr)
     return PLM_OK;
 }
 
-/* find_profile() - calibrated on this GPU, best with this driver; otherwise the built-in one with its name */
 static enum plm_status find_profile(struct verifying *v, struct plm_error *reterr)
 {
-    const struct plm_device *devices, *found = NULL;
-    bool same_driver = false;
-    size_t count;
-    enum plm_status status = plm_devices(v->cli->context, &devices, &count, reterr);
+    const struct plm_device *found = here_profile(v->cli, v->gpu.uuid, v->gpu.title, v->gpu.driver);
 
-    if (status != PLM_OK)
-        return status;
-    for (size_t i = 0; i < count && !same_driver; i++) {
-        const struct plm_device *d = &devices[i];
-        bool calibrated = d->uuid && strcmp(d->uuid, v->gpu.uuid) == 0;
-
-        same_driver = calibrated && strcmp(d->driver, v->gpu.driver) == 0;
-        if (same_driver || (calibrated && !(found && found->uuid)) ||
-            (!found && !d->uuid && strcmp(d->title, v->gpu.title) == 0))
-            found = d;
-    }
     if (!found)
         return plm_fail(
             reterr, PLM_E_USAGE,

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/answer.h"
+#include "cli/here.h"
 #include "cli/load.h"
 #include "cli/talk.h"
 #include "cli/watch_loop.h"
@@ -110,24 +111,6 @@ static enum plm_status plan_of_file(struct cli *cli,
     return status;
 }
 
-/* profile_of() - what was measured on this GPU, or else the built-in profile with its name; NULL: none */
-static const struct plm_device *profile_of(struct cli *cli, const struct plm_watch_gpu *gpu)
-{
-    const struct plm_device *devices, *found = NULL;
-    size_t count;
-    struct plm_error ignored;
-
-    if (plm_devices(cli->context, &devices, &count, &ignored) != PLM_OK)
-        return NULL;
-    for (size_t i = 0; i < count; i++) {
-        if (devices[i].uuid && strcmp(devices[i].uuid, gpu->uuid) == 0)
-            return &devices[i];
-        if (!devices[i].uuid && strcmp(devices[i].title, gpu->name) == 0)
-            found = &devices[i];
-    }
-    return found;
-}
-
 static void plan_of_result(struct cli *cli,
                            const struct plm_result *result,
                            struct watch_plan *ret_plan)
@@ -149,6 +132,7 @@ static void plan_of_result(struct cli *cli,
 
 static enum plm_status plan_of_model(struct cli *cli,
                                      const struct plm_watch_gpu *gpu,
+                                     const char *driver,
                                      struct watch_plan *ret_plan,
                                      struct plm_error *reterr)
 {
@@ -160,7 +144,7 @@ static enum plm_status plan_of_model(struct cli *cli,
     if (status != PLM_OK)
         return status;
     if (!strategy.device)
-        strategy.device = profile_of(cli, gpu);
+        strategy.device = here_profile(cli, gpu->uuid, gpu->name, driver);
     status = plm_estimate(model, &strategy, &estimate, reterr);
     if (status == PLM_OK) {
         const struct plm_result *result = plm_estimate_result(estimate);
@@ -174,7 +158,7 @@ static enum plm_status plan_of_model(struct cli *cli,
 }
 
 static enum plm_status find_plan(struct cli *cli,
-                                 const struct plm_watch_gpu *gpu,
+                                 const struct plm_watch_result *seen,
                                  struct watch_plan *ret_plan,
                                  struct plm_error *reterr)
 {
@@ -182,7 +166,7 @@ static enum plm_status find_plan(struct cli *cli,
 
     *ret_plan = (struct watch_plan){ 0 };
     if (cli->argument_count > 0)
-        return plan_of_model(cli, gpu, ret_plan, reterr);
+        return plan_of_model(cli, &seen->gpus[0], seen->driver, ret_plan, reterr);
     if (!cli->options.plan)
         return PLM_OK;
     if (!units_parse_bytes(cli->options.plan, &bytes))
@@ -238,10 +222,9 @@ static enum exit_status answer(struct cli *cli,
 
 static enum exit_status follow(struct cli *cli, struct plm_watch *watch)
 {
-    const struct plm_watch_gpu *first = &plm_watch_result(watch)->gpus[0];
     struct watch_plan plan;
     struct plm_error error;
-    enum plm_status status = find_plan(cli, first, &plan, &error);
+    enum plm_status status = find_plan(cli, plm_watch_result(watch), &plan, &error);
 
     if (status != PLM_OK)
         return talk_fail(status, &error);

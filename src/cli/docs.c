@@ -167,15 +167,13 @@ static void print_names(const char *const *names, size_t count, struct buf *out)
         buf_printf(out, "%s\n", names[i]);
 }
 
-static enum plm_status print_devices(struct cli *cli, struct buf *out, struct plm_error *reterr)
+static void print_devices(struct cli *cli, struct buf *out)
 {
-    const struct plm_device *devices;
-    size_t count;
-    enum plm_status status = plm_devices(cli->context, &devices, &count, reterr);
+    struct plm_device_list list;
 
-    for (size_t i = 0; status == PLM_OK && i < count; i++)
-        buf_printf(out, "%s\n", devices[i].name);
-    return status;
+    plm_devices(cli->context, &list);
+    for (size_t i = 0; i < list.count; i++)
+        buf_printf(out, "%s\n", list.items[i].name);
 }
 
 enum plm_status docs_print(struct cli *cli,
@@ -186,7 +184,7 @@ enum plm_status docs_print(struct cli *cli,
     if (strcmp(what, "page") == 0)
         return page(out, reterr);
     if (strcmp(what, "devices") == 0)
-        return print_devices(cli, out, reterr);
+        return print_devices(cli, out), PLM_OK;
     if (strcmp(what, "models") == 0) {
         const char *const *names;
         size_t count;

@@ -45,8 +45,7 @@ static void warn_driver(struct cli *cli, const struct plm_device *device, const 
 }
 
 /* find_of() - a calibrated profile of the GPU @uuid (NULL: of any), one for @driver before others; *ret_count is how many there are */
-static const struct plm_device *find_of(const struct plm_device *devices,
-                                        size_t device_count,
+static const struct plm_device *find_of(const struct plm_device_list *list,
                                         const char *uuid,
                                         const char *driver,
                                         size_t *ret_count)
@@ -54,8 +53,8 @@ static const struct plm_device *find_of(const struct plm_device *devices,
     const struct plm_device *found = NULL;
 
     *ret_count = 0;
-    for (size_t i = 0; i < device_count; i++) {
-        const struct plm_device *d = &devices[i];
+    for (size_t i = 0; i < list->count; i++) {
+        const struct plm_device *d = &list->items[i];
 
         if (!d->uuid || (uuid && strcmp(d->uuid, uuid) != 0))
             continue;
@@ -66,17 +65,47 @@ static const struct plm_device *find_of(const struct plm_device *devices,
     return found;
 }
 
+const struct plm_device *here_profile(struct cli *cli,
+                                      const char *uuid,
+                                      const char *title,
+                                      const char *driver)
+{
+    struct plm_device_list list;
+    const struct plm_device *found;
+    size_t count;
+
+    plm_devices(cli->context, &list);
+    talk_left_out(list.wrong, list.wrong_count);
+    found = find_of(&list, uuid, driver, &count);
+    for (size_t i = 0; i < list.count && !found; i++)
+        if (!list.items[i].uuid && strcmp(list.items[i].title, title) == 0)
+            found = &list.items[i];
+    return found;
+}
+
+/* wrong_of() - a file that `plimsoll calibrate` has named after the GPU @uuid, and that is no profile */
+static const struct plm_error *wrong_of(const struct plm_device_list *list, const char *uuid)
+{
+    for (size_t i = 0; i < list->wrong_count; i++) {
+        const char *file = list->wrong[i].file, *slash = strrchr(file, '/');
+
+        if (strncmp(slash ? slash + 1 : file, uuid, strlen(uuid)) == 0)
+            return &list->wrong[i];
+    }
+    return NULL;
+}
+
 /* without_gpu() - no driver or no GPU: the only calibrated profile, if it is the only one */
 static enum plm_status without_gpu(struct cli *cli,
-                                   const struct plm_device *devices,
-                                   size_t device_count,
+                                   const struct plm_device_list *list,
                                    const struct plm_device **ret_device,
                                    struct plm_error *reterr)
 {
     struct buf text = { .arena = &cli->arena };
     size_t count;
-    const struct plm_device *device = find_of(devices, device_count, NULL, NULL, &count);
+    const struct plm_device *device = find_of(list, NULL, NULL, &count);
 
+    talk_left_out(list->wrong, list->wrong_count);
     if (count != 1)
         return plm_fail(
             reterr, PLM_E_DEVICE,
@@ -89,41 +118,54 @@ static enum plm_status without_gpu(struct cli *cli,
     return PLM_OK;
 }
 
+/* of_gpu() - its calibrated profile; where that one's file is wrong, this is the mistake */
+static enum plm_status of_gpu(struct cli *cli,
+                              const struct plm_device_list *list,
+                              const struct plm_gpu *gpu,
+                              const struct plm_device **ret_device,
+                              struct plm_error *reterr)
+{
+    size_t count;
+    const struct plm_device *device = find_of(list, gpu->uuid, gpu->driver, &count);
+    const struct plm_error *wrong = device ? NULL : wrong_of(list, gpu->uuid);
+
+    if (wrong) {
+        *reterr = *wrong;
+        return PLM_E_SYNTAX;
+    }
+    talk_left_out(list->wrong, list->wrong_count);
+    if (!device)
+        return plm_fail(reterr, PLM_E_DEVICE,
+                        "no profile of the GPU here (%s, %s): 'plimsoll calibrate' measures it",
+                        gpu->title, gpu->uuid);
+    if (strcmp(device->driver, gpu->driver) != 0)
+        warn_driver(cli, device, gpu->driver);
+    *ret_device = device;
+    return PLM_OK;
+}
+
 enum plm_status here_find(struct cli *cli,
                           const char *name,
                           const struct plm_device **ret_device,
                           struct plm_error *reterr)
 {
     struct plm_gpu gpus[GPUS_MAX];
-    const struct plm_device *devices;
+    struct plm_device_list list;
     const char *number = name + strlen(local);
     int64_t n = 0;
-    size_t gpu_count = 0, device_count, count;
-    enum plm_status status;
+    size_t gpu_count = 0;
 
     if (*number && (!units_parse_int(number + 1, &n) || n < 0))
         return plm_fail(reterr, PLM_E_USAGE,
                         "--device: '%.40s' is not accepted; accepted: local or local:N, from 0",
                         name);
-    status = plm_devices(cli->context, &devices, &device_count, reterr);
-    if (status != PLM_OK)
-        return status;
+    plm_devices(cli->context, &list);
     if (plm_gpus(gpus, GPUS_MAX, &gpu_count, reterr) != PLM_OK || gpu_count == 0)
-        return without_gpu(cli, devices, device_count, ret_device, reterr);
+        return without_gpu(cli, &list, ret_device, reterr);
     if ((size_t)n >= gpu_count)
         return plm_fail(reterr, PLM_E_DEVICE, "there is no GPU %lld: there are %zu", (long long)n,
                         gpu_count);
-
-    const struct plm_gpu *gpu = &gpus[n];
-
-    *ret_device = find_of(devices, device_count, gpu->uuid, gpu->driver, &count);
-    if (!*ret_device)
-        return plm_fail(reterr, PLM_E_DEVICE,
-                        "no profile of the GPU here (%s, %s): 'plimsoll calibrate' measures it",
-                        gpu->title, gpu->uuid);
-    if (strcmp((*ret_device)->driver, gpu->driver) != 0)
-        warn_driver(cli, *ret_device, gpu->driver);
-    return PLM_OK;
+    return of_gpu(cli, &list, &gpus[n], ret_device, reterr);
 }
 
 void here_compare(struct cli *cli, const struct plm_device *device)

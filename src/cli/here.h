@@ -17,6 +17,17 @@ PLM_MUST_CHECK enum plm_status here_find(struct cli *cli,
                                          const struct plm_device **ret_device,
                                          struct plm_error *reterr);
 
+/*
+ * here_profile() - what is known of the GPU @uuid, which CUDA calls @title
+ *
+ * Calibrated on it, best with @driver; otherwise the built-in profile with its name; NULL when there is neither. Files that are wrong
+ * are warned of.
+ */
+const struct plm_device *here_profile(struct cli *cli,
+                                      const char *uuid,
+                                      const char *title,
+                                      const char *driver);
+
 /* here_compare() - warn when @device was measured on another GPU than those here, or with another driver */
 void here_compare(struct cli *cli, const struct plm_device *device);
 

@@ -5,7 +5,8 @@
 #include "cli/clock.h"
 #include "cli/talk.h"
 
-void talk_error(const struct plm_error *error)
+/* say() - @kind stands before the message */
+static void say(const struct plm_error *error, const char *kind)
 {
     if (error->file[0] == '\0')
         fputs("plimsoll", stderr);
@@ -13,8 +14,19 @@ void talk_error(const struct plm_error *error)
         fprintf(stderr, "%s:%u:%u", error->file, error->line, error->column);
     else
         fputs(error->file, stderr);
-    fprintf(stderr, ": %s%s%s\n", error->path, error->path[0] ? ": " : "",
+    fprintf(stderr, ": %s%s%s%s\n", kind, error->path, error->path[0] ? ": " : "",
             error->message[0] ? error->message : "failed without saying why");
+}
+
+void talk_error(const struct plm_error *error)
+{
+    say(error, "");
+}
+
+void talk_left_out(const struct plm_error *wrong, size_t wrong_count)
+{
+    for (size_t i = 0; i < wrong_count; i++)
+        say(&wrong[i], "warning: left out: ");
 }
 
 enum exit_status talk_fail(enum plm_status status, const struct plm_error *error)

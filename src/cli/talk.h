@@ -9,6 +9,9 @@
 /* talk_error() - "file:line:column: path: message", or "plimsoll: message" where there is no file */
 void talk_error(const struct plm_error *error);
 
+/* talk_left_out() - the same as warnings: what is wrong with files that nobody asked for */
+void talk_left_out(const struct plm_error *wrong, size_t wrong_count);
+
 /* talk_fail() - talk_error(), and the exit status for @status */
 enum exit_status talk_fail(enum plm_status status, const struct plm_error *error);
 

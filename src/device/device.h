@@ -41,12 +41,10 @@ void device_names(const char *const *folders,
                   const char *const **ret_names,
                   size_t *ret_count);
 
-/* device_list() - every profile in @folders, sorted by name; the first that is wrong is an error */
-PLM_MUST_CHECK enum plm_status device_list(const char *const *folders,
-                                           size_t folder_count,
-                                           struct arena *arena,
-                                           const struct plm_device **ret_devices,
-                                           size_t *ret_count,
-                                           struct plm_error *reterr);
+/* device_list() - every profile in @folders, sorted by name; what is wrong with the others */
+void device_list(const char *const *folders,
+                 size_t folder_count,
+                 struct arena *arena,
+                 struct plm_device_list *ret_list);
 
 #endif

@@ -107,27 +107,29 @@ enum plm_status device_find(const char *const *folders,
                     "unknown device '%.60s'; `plimsoll devices` lists the known ones", name);
 }
 
-enum plm_status device_list(const char *const *folders,
-                            size_t folder_count,
-                            struct arena *arena,
-                            const struct plm_device **ret_devices,
-                            size_t *ret_count,
-                            struct plm_error *reterr)
+void device_list(const char *const *folders,
+                 size_t folder_count,
+                 struct arena *arena,
+                 struct plm_device_list *ret_list)
 {
+    struct plm_device_list list = { 0 };
     const char *const *names;
-    size_t count;
+    size_t count, wrong_capacity = 0;
 
     device_names(folders, folder_count, arena, &names, &count);
     struct plm_device *devices = arena_array(arena, struct plm_device, count);
+    struct plm_error *wrong = NULL;
 
     for (size_t i = 0; i < count; i++) {
-        enum plm_status status =
-            device_find(folders, folder_count, names[i], arena, &devices[i], reterr);
+        struct plm_error error;
 
-        if (status != PLM_OK)
-            return status;
+        if (device_find(folders, folder_count, names[i], arena, &devices[list.count], &error) ==
+            PLM_OK)
+            list.count++;
+        else
+            arena_push(arena, wrong, list.wrong_count, wrong_capacity, error);
     }
-    *ret_devices = devices;
-    *ret_count = count;
-    return PLM_OK;
+    list.items = devices;
+    list.wrong = wrong;
+    *ret_list = list;
 }

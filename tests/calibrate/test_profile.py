@@ -153,10 +153,45 @@ class Profile(unittest.TestCase):
     def test_a_link_that_leads_nowhere_is_named(self):
         link = self.path.with_name('link.yaml')
         link.symlink_to(self.double.folder / 'nothing')
-        for words in (('devices',), (*PLAN, '--device', 'link')):
+        done = self.double.run(*PLAN, '--device', 'link')
+        self.assertEqual((done.status, done.out), (2, ''))
+        self.assertIn(f'{link}: cannot be read: No such file', done.err)
+        done = self.double.run('devices')
+        self.assertEqual(done.status, 0)
+        self.assertEqual(done.err, f'{link}: warning: left out: cannot be read: No such file or directory\n')
+
+    def test_a_wrong_file_beside_it_is_a_warning(self):
+        bad = {name: self.path.with_name(name + '.yaml') for name in ('broken', 'folder', 'other')}
+        bad['broken'].write_text('plimsoll: 1\ndevice: [\n')
+        bad['folder'].mkdir()
+        bad['other'].write_text(self.path.read_text().replace('max_fill: 0.95', 'max_fill: 7'))
+        for words in (('devices',), (*PLAN, '--device', 'local'), ('verify', 'mlp', '--batch', '2')):
             done = self.double.run(*words)
+            self.assertIn(done.status, (0, 1), done.err)
+            self.assertNotEqual(done.out, '')
+            lines = done.err.splitlines()
+            self.assertEqual(len(lines), 3, done.err)
+            for line, (name, path) in zip(lines, sorted(bad.items())):
+                place = r': ' if name == 'folder' else r':\d+:\d+: '
+                self.assertRegex(line, '^' + re.escape(str(path)) + place + 'warning: left out: ')
+        for name in bad:
+            done = self.double.run(*PLAN, '--device', name)
             self.assertEqual((done.status, done.out), (2, ''))
-            self.assertIn(f'{link}: cannot be read: No such file', done.err)
+            self.assertIn(f'{name}.yaml', done.err)
+            self.assertNotIn('warning', done.err)
+        done = self.double.run(*PLAN, '--device', 't4')
+        self.assertIn(done.status, (0, 1))
+        self.assertEqual(done.err, '')
+
+    def test_another_drivers_profile_stands_in_for_a_wrong_one(self):
+        self.double.set_nvml(driver='590.01')
+        self.assertEqual(self.double.calibrate('--quick').status, 0)
+        [newer] = [p for p in self.double.profiles() if '590.01' in p.name]
+        newer.write_text('plimsoll: 1\n')
+        done = self.double.run(*PLAN, '--device', 'local')
+        self.assertIn(done.status, (0, 1))
+        self.assertIn(f'{newer}:1:1: warning: left out: ', done.err)
+        self.assertIn('was measured with driver 580.65.06, and the driver here is 590.01', done.err)
 
 
 if __name__ == '__main__':

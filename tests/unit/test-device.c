@@ -30,12 +30,15 @@ static void every_built_in_profile_is_read_under_its_file_name(void **state)
 {
     struct arena arena = { 0 };
     const struct plm_device *devices;
+    struct plm_device_list list;
     const char *const *names;
     size_t count, name_count;
-    struct plm_error error = { 0 };
 
-    if (device_list(folders, FOLDER_COUNT, &arena, &devices, &count, &error) != PLM_OK)
-        fail_msg("%s:%u: %s", error.file, error.line, error.message);
+    device_list(folders, FOLDER_COUNT, &arena, &list);
+    if (list.wrong_count > 0)
+        fail_msg("%s:%u: %s", list.wrong->file, list.wrong->line, list.wrong->message);
+    devices = list.items;
+    count = list.count;
     device_names(folders, FOLDER_COUNT, &arena, &names, &name_count);
     assert_int_equal(count, name_count);
     assert_true(count >= 30);

@@ -16,7 +16,7 @@
 #define MIB ((plm_bytes)1 << 20)
 #define GIB ((plm_bytes)1 << 30)
 
-enum { POINTS = 600 };
+enum { POINTS = 600, LOOK_EVERY = 7 };
 
 /* ------------------------------------------------------------------ leaks */
 
@@ -41,7 +41,7 @@ struct looks {
     int changes; /* of the verdict */
 };
 
-/* look_all_along() - at @bytes [POINTS], one a second, with every sample */
+/* look_all_along() - at @bytes [POINTS], one a second, now and then */
 static struct looks look_all_along(const plm_bytes *bytes)
 {
     static struct plm_watch_point points[POINTS];
@@ -52,7 +52,8 @@ static struct looks look_all_along(const plm_bytes *bytes)
         bool before = looks.last.leak;
 
         points[i] = (struct plm_watch_point){ .time = i, .job = bytes[i], .job_low = bytes[i] };
-        looks.last = trend_find(points, (size_t)i + 1, &memory);
+        if (i % LOOK_EVERY == 0)
+            looks.last = trend_find(points, (size_t)i + 1, &memory);
         looks.changes += looks.last.leak != before;
     }
     return looks;

@@ -124,6 +124,7 @@ struct plm_deepspeed {
     bool round_robin_gradients;
     bool no_clipping;         /* "gradient_clipping": 0; DeepSpeed's default is 1.0 */
     enum plm_offload offload; /* to the host: the optimizer; with its parameters, in stage 3 */
+    bool has_offload;         /* as has_precision of struct plm_strategy */
     enum plm_reduced communication_dtype;
 };
 
@@ -197,7 +198,8 @@ struct plm_strategy {
     plm_bytes capacity; /* device's total; 0: the device's own; without a device: unlimited */
     plm_bytes context;  /* with has_context: in place of the device's */
     bool has_context;
-    bool minimum_capacity; /* find it, by bisection */
+    bool minimum_capacity;             /* find it, by bisection */
+    bool has_precision, has_optimizer; /* asked for, so that a DeepSpeed configuration must agree */
     struct plm_parallel parallel;
 };
 
@@ -381,7 +383,8 @@ PLM_API const char *const *plm_frameworks(size_t *ret_count);
 /*
  * plm_deepspeed_read() - fill @strategy in with what a DeepSpeed configuration file says
  *
- * What the file does not say, or leaves open with "auto", stays as it is.
+ * The file is JSON, in the wider sense of Hjson. What it does not say, or leaves open with "auto", stays as it is; what it says
+ * otherwise than @strategy, where that is not its default or has_… says that it was asked for, is refused.
  */
 PLM_API PLM_MUST_CHECK enum plm_status plm_deepspeed_read(const char *file,
                                                           struct plm_strategy *strategy,

@@ -1,5 +1,6 @@
 /* api/deepspeed.c - a DeepSpeed configuration file, as the public interface reads it */
 #include "import/deepspeed_json.h"
+#include "import/hjson.h"
 #include "yaml/file.h"
 
 enum plm_status plm_deepspeed_read(const char *file,
@@ -14,7 +15,7 @@ enum plm_status plm_deepspeed_read(const char *file,
     enum plm_status status = file_read(file, YAML_BYTES_MAX, &scratch, &text, &length, reterr);
 
     if (!status)
-        status = yaml_parse(file, text, length, &scratch, &root, reterr);
+        status = hjson_parse(file, text, length, &scratch, &root, reterr);
     if (!status)
         status = deepspeed_json_import(root, &read, reterr);
     if (!status)

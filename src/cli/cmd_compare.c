@@ -14,6 +14,8 @@
 
 enum { LARGEST_ANSWER = 1 << 30 };
 
+static const size_t NONE = SIZE_MAX;
+
 /* struct device - one that was found already: profiles are files, and grids large */
 struct device {
     const char *name;
@@ -25,9 +27,13 @@ struct comparing {
     struct cli *cli;
     struct vary_grid grid;
     struct compare_row *rows; /* [row_count], in the order of the grid, or the two of --diff */
-    struct plm_strategy *strategies;
-    bool *searched;
+    size_t *runs; /* [row_count]: which strategy; NONE for one that its options refuse */
+    size_t *
+        leaders; /* [row_count], of rows that differ in the batch alone, at the first: the first that is run */
     size_t row_count;
+    struct plm_strategy *strategies; /* [run_count] */
+    bool *searched;
+    size_t run_count;
     struct device *devices;
     size_t device_count, device_capacity;
     struct plm_baseline *baseline;
@@ -35,24 +41,51 @@ struct comparing {
 
 /* ------------------------------------------------------------------ what is asked */
 
-static enum plm_status make_strategy(struct comparing *c,
-                                     const struct options *options,
-                                     struct plm_strategy *ret,
-                                     struct plm_error *reterr)
+static enum plm_status find_device(struct comparing *c,
+                                   const struct options *options,
+                                   const struct plm_device **ret,
+                                   struct plm_error *reterr)
 {
-    enum plm_status status;
-
     for (size_t i = 0; options->device && i < c->device_count; i++)
         if (strcmp(c->devices[i].name, options->device) == 0) {
-            *ret = options->strategy;
-            ret->device = c->devices[i].found;
+            *ret = c->devices[i].found;
             return PLM_OK;
         }
-    status = load_strategy_with(c->cli, options, ret, reterr);
+    enum plm_status status = load_device(c->cli, options, ret, reterr);
+
     if (status == PLM_OK && options->device)
         arena_push(&c->cli->arena, c->devices, c->device_count, c->device_capacity,
-                   (struct device){ options->device, ret->device });
+                   (struct device){ options->device, *ret });
     return status;
+}
+
+/* add_strategy() - of the row, unless the file of --deepspeed says otherwise than its options: it is refused then, alone */
+static enum plm_status add_strategy(struct comparing *c,
+                                    const struct options *options,
+                                    struct compare_row *row,
+                                    struct plm_error *reterr)
+{
+    const struct plm_device *device;
+    struct plm_strategy *strategy = &c->strategies[c->run_count];
+    struct plm_compared refused = { 0 };
+    enum plm_status status = find_device(c, options, &device, reterr);
+
+    if (status != PLM_OK)
+        return status;
+    refused.status = load_given(c->cli, options, strategy, &refused.error);
+    if (refused.status != PLM_OK) {
+        struct plm_compared *kept = arena_new(&c->cli->arena, struct plm_compared);
+
+        *kept = refused;
+        row->compared = kept;
+        row->report.strategy = &c->cli->options.strategy;
+        c->runs[c->row_count] = NONE;
+        return PLM_OK;
+    }
+    strategy->device = device;
+    row->report.strategy = strategy;
+    c->runs[c->row_count] = c->run_count++;
+    return PLM_OK;
 }
 
 /* add_row() - one more strategy to run */
@@ -63,25 +96,23 @@ static enum plm_status add_row(struct comparing *c,
                                size_t number,
                                struct plm_error *reterr)
 {
-    size_t i = c->row_count;
-    enum plm_status status = make_strategy(c, options, &c->strategies[i], reterr);
+    struct compare_row *row = &c->rows[c->row_count];
 
-    if (status != PLM_OK)
-        return status;
-    if (c->cli->options.largest_batch && !c->strategies[i].device && !c->strategies[i].capacity)
-        return plm_fail(reterr, PLM_E_USAGE,
-                        "compare: --largest-batch needs --device NAME ('plimsoll devices' lists "
-                        "them) or --capacity SIZE");
-    c->rows[i] = (struct compare_row){
-        .report = { .strategy = &c->strategies[i],
-                    .device_name = options->device,
-                    .colour = c->cli->colour },
+    *row = (struct compare_row){
+        .report = { .device_name = options->device, .colour = c->cli->colour },
         .values = values,
         .label = label,
         .number = number,
     };
-    c->row_count++;
-    return PLM_OK;
+    if (c->cli->options.largest_batch && !options->device && !options->strategy.capacity)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "compare: --largest-batch needs --device NAME ('plimsoll devices' lists "
+                        "them) or --capacity SIZE");
+    enum plm_status status = add_strategy(c, options, row, reterr);
+
+    if (status == PLM_OK)
+        c->row_count++;
+    return status;
 }
 
 static enum plm_status add_point(struct comparing *c, size_t point, struct plm_error *reterr)
@@ -131,6 +162,8 @@ static enum plm_status read_rows(struct comparing *c, struct plm_error *reterr)
     if (status != PLM_OK)
         return status;
     c->rows = arena_array(arena, struct compare_row, count);
+    c->runs = arena_array(arena, size_t, count);
+    c->leaders = arena_array(arena, size_t, c->grid.point_count);
     c->strategies = arena_array(arena, struct plm_strategy, count);
     c->searched = arena_array(arena, bool, count);
     for (size_t i = 0; status == PLM_OK && i < count; i++)
@@ -157,9 +190,13 @@ static enum plm_status check_options(const struct options *options, struct plm_e
 static void warn(const struct comparing *c, const struct compare_row *row)
 {
     struct buf text = { .arena = &c->cli->arena };
+    const struct plm_error *error = &row->compared->error;
 
-    buf_printf(&text, "strategy %zu%s%s%s is refused: %s", row->number, row->label[0] ? " (" : "",
-               row->label, row->label[0] ? ")" : "", row->compared->error.message);
+    buf_printf(&text, "strategy %zu%s%s%s is refused: ", row->number, row->label[0] ? " (" : "",
+               row->label, row->label[0] ? ")" : "");
+    if (error->line > 0)
+        buf_printf(&text, "%s:%u:%u: ", error->file, error->line, error->column);
+    buf_text(&text, error->message);
     talk_warnings(&(const char *){ buf_string(&text) }, 1);
 }
 
@@ -196,15 +233,17 @@ static bool take(struct comparing *c, const struct plm_compare *compare)
     const struct plm_compared *results = plm_compare_results(compare, &count);
     bool any = false;
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < c->row_count; i++) {
         struct compare_row *row = &c->rows[i];
 
-        row->compared = &results[i];
-        row->report.result = results[i].result;
-        any = any || results[i].result;
-        if (c->cli->options.diff[0] || !results[i].result)
+        if (c->runs[i] == NONE)
             continue;
-        const struct plm_compared *leader = &results[vary_first(&c->grid, i, "batch")];
+        row->compared = &results[c->runs[i]];
+        row->report.result = row->compared->result;
+        any = any || row->report.result;
+        if (c->cli->options.diff[0] || !row->report.result)
+            continue;
+        const struct plm_compared *leader = &results[c->leaders[vary_first(&c->grid, i, "batch")]];
 
         row->has_largest_batch = leader->has_largest_batch;
         row->largest_batch = leader->largest_batch;
@@ -417,13 +456,28 @@ static enum exit_status judge_and_answer(struct comparing *c, struct plm_compare
     return answer(c, compare, model, grew);
 }
 
+/* choose_searched() - those that differ in the batch alone have the same largest one, which one of them is run for */
+static void choose_searched(struct comparing *c)
+{
+    for (size_t i = 0; i < c->grid.point_count; i++)
+        c->leaders[i] = NONE;
+    for (size_t i = 0; !c->cli->options.diff[0] && i < c->row_count; i++) {
+        size_t *leader = &c->leaders[vary_first(&c->grid, i, "batch")];
+
+        if (c->runs[i] == NONE || *leader != NONE)
+            continue;
+        *leader = c->runs[i];
+        c->searched[c->runs[i]] = true;
+    }
+}
+
 static enum exit_status compare_model(struct comparing *c, struct plm_model *model)
 {
     const struct options *options = &c->cli->options;
     struct progress progress = { 0 };
     struct plm_comparison comparison = {
         .strategies = c->strategies,
-        .strategy_count = c->row_count,
+        .strategy_count = c->run_count,
         .largest_batch = options->largest_batch ? c->searched : NULL,
         .search = { .margin_share = options->margin_share,
                     .margin_bytes = options->margin_bytes,
@@ -440,9 +494,7 @@ static enum exit_status compare_model(struct comparing *c, struct plm_model *mod
     enum plm_status status;
     enum exit_status exit_status;
 
-    /* those that differ in the batch alone have the same largest one */
-    for (size_t i = 0; options->largest_batch && i < c->row_count; i++)
-        c->searched[i] = vary_first(&c->grid, i, "batch") == i;
+    choose_searched(c);
     status = plm_compare(model, &comparison, &compare, &error);
     progress_finish(&progress);
     if (status != PLM_OK)

@@ -7,51 +7,78 @@
 const char load_missing[] =
     "needs a MODEL: a name that 'plimsoll models' lists, a YAML file or a config.json";
 
-enum plm_status load_strategy_with(struct cli *cli,
-                                   const struct options *options,
-                                   struct plm_strategy *ret_strategy,
-                                   struct plm_error *reterr)
+enum plm_status load_device(struct cli *cli,
+                            const struct options *options,
+                            const struct plm_device **ret_device,
+                            struct plm_error *reterr)
+{
+    const struct plm_device *device = NULL;
+    bool here = options->device && here_asked(options->device);
+    enum plm_status status = PLM_OK;
+
+    if (here)
+        status = here_find(cli, options->device, &device, reterr);
+    else if (options->device)
+        status = plm_device_find(cli->context, options->device, &device, reterr);
+    if (status != PLM_OK)
+        return status;
+    if (options->device && !here)
+        here_compare(cli, device);
+    *ret_device = device;
+    return PLM_OK;
+}
+
+/* check_search() - what a plan looks for, the file leaves open */
+static enum plm_status check_search(const struct options *options,
+                                    const struct plm_strategy *read,
+                                    struct plm_error *reterr)
+{
+    if (options->global_batch > 0 && read->accumulate != options->strategy.accumulate)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "'%s' fixes gradient_accumulation_steps at %lld, and a plan with "
+                        "--global-batch looks for it: write \"auto\" there",
+                        options->deepspeed, (long long)read->accumulate);
+    if (read->batch != options->strategy.batch)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "'%s' fixes the batch at %lld, and a plan looks for one: write \"auto\" "
+                        "there",
+                        options->deepspeed, (long long)read->batch);
+    return PLM_OK;
+}
+
+enum plm_status load_given(const struct cli *cli,
+                           const struct options *options,
+                           struct plm_strategy *ret_strategy,
+                           struct plm_error *reterr)
 {
     struct plm_strategy strategy = options->strategy;
+    enum plm_status status = PLM_OK;
 
-    if (options->device) {
-        bool here = here_asked(options->device);
-        enum plm_status status =
-            here ? here_find(cli, options->device, &strategy.device, reterr)
-                 : plm_device_find(cli->context, options->device, &strategy.device, reterr);
-
-        if (status != PLM_OK)
-            return status;
-        if (!here)
-            here_compare(cli, strategy.device);
-    }
-    if (options->deepspeed) {
-        enum plm_status status = plm_deepspeed_read(options->deepspeed, &strategy, reterr);
-
-        if (status != PLM_OK)
-            return status;
-        strategy.parallel.deepspeed.file = options->deepspeed;
-        if (cli->command == &cmd_plan && options->global_batch > 0 &&
-            strategy.accumulate != options->strategy.accumulate)
-            return plm_fail(reterr, PLM_E_USAGE,
-                            "'%s' fixes gradient_accumulation_steps at %lld, and a plan with "
-                            "--global-batch looks for it: write \"auto\" there",
-                            options->deepspeed, (long long)strategy.accumulate);
-        if (cli->command == &cmd_plan && strategy.batch != options->strategy.batch)
-            return plm_fail(reterr, PLM_E_USAGE,
-                            "'%s' fixes the batch at %lld, and a plan looks for one: write "
-                            "\"auto\" there",
-                            options->deepspeed, (long long)strategy.batch);
-    }
-    *ret_strategy = strategy;
-    return PLM_OK;
+    strategy.has_precision = options->given[OPTION_PRECISION];
+    strategy.has_optimizer = options->given[OPTION_OPTIMIZER];
+    strategy.parallel.deepspeed.has_offload = options->given[OPTION_ZERO_OFFLOAD];
+    strategy.parallel.deepspeed.file = options->deepspeed;
+    if (options->deepspeed)
+        status = plm_deepspeed_read(options->deepspeed, &strategy, reterr);
+    if (status == PLM_OK && options->deepspeed && cli->command == &cmd_plan)
+        status = check_search(options, &strategy, reterr);
+    if (status == PLM_OK)
+        *ret_strategy = strategy;
+    return status;
 }
 
 enum plm_status load_strategy(struct cli *cli,
                               struct plm_strategy *ret_strategy,
                               struct plm_error *reterr)
 {
-    return load_strategy_with(cli, &cli->options, ret_strategy, reterr);
+    const struct plm_device *device;
+    enum plm_status status = load_device(cli, &cli->options, &device, reterr);
+
+    if (status == PLM_OK)
+        status = load_given(cli, &cli->options, ret_strategy, reterr);
+    if (status == PLM_OK)
+        ret_strategy->device = device;
+    return status;
 }
 
 enum plm_status load_model(struct cli *cli, struct plm_model **ret_model, struct plm_error *reterr)

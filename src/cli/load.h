@@ -9,11 +9,17 @@ PLM_MUST_CHECK enum plm_status load_strategy(struct cli *cli,
                                              struct plm_strategy *ret_strategy,
                                              struct plm_error *reterr);
 
-/* load_strategy_with() - the same for other options than the command line's */
-PLM_MUST_CHECK enum plm_status load_strategy_with(struct cli *cli,
-                                                  const struct options *options,
-                                                  struct plm_strategy *ret_strategy,
-                                                  struct plm_error *reterr);
+/* load_device() - the one that options name; NULL when they name none */
+PLM_MUST_CHECK enum plm_status load_device(struct cli *cli,
+                                           const struct options *options,
+                                           const struct plm_device **ret_device,
+                                           struct plm_error *reterr);
+
+/* load_given() - options as a strategy, with what the file of --deepspeed says, and without a device */
+PLM_MUST_CHECK enum plm_status load_given(const struct cli *cli,
+                                          const struct options *options,
+                                          struct plm_strategy *ret_strategy,
+                                          struct plm_error *reterr);
 
 /* load_model() - the model of the first argument; the caller destroys it */
 PLM_MUST_CHECK enum plm_status load_model(struct cli *cli,

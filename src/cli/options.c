@@ -190,6 +190,15 @@ static enum plm_status wrong(const struct options *options,
     return unknown(options, command, word + 2, reterr);
 }
 
+enum plm_status options_read(struct options *options,
+                             const struct option_desc *desc,
+                             const char *value,
+                             struct plm_error *reterr)
+{
+    options->given[desc - option_descs] = true;
+    return desc->read(options, desc, value, reterr);
+}
+
 enum plm_status options_parse(struct options *options,
                               unsigned command,
                               int argc,
@@ -222,11 +231,11 @@ enum plm_status options_parse(struct options *options,
             return wrong(options, command, code, argv, reterr);
 
         const struct option_desc *desc = which(code);
-        enum plm_status status = desc->read(options, desc, optarg, reterr);
+        enum plm_status status = options_read(options, desc, optarg, reterr);
 
         /* "A B" in the table: the reader is called for each of two words */
         if (status == PLM_OK && desc->argument && strchr(desc->argument, ' '))
-            status = optind < argc ? desc->read(options, desc, argv[optind++], reterr)
+            status = optind < argc ? options_read(options, desc, argv[optind++], reterr)
                                    : plm_fail(reterr, PLM_E_USAGE, "--%s: needs %s", desc->name,
                                               desc->argument);
         if (status != PLM_OK)

@@ -24,9 +24,17 @@ enum sort_field {
 };
 enum color_when { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 
+enum option_id {
+#define OPTION(id, ...) OPTION_##id,
+#include "cli/options.def"
+#undef OPTION
+    OPTION_COUNT
+};
+
 /* struct options - what was given; zero is the default everywhere */
 struct options {
     struct arena *arena;
+    bool given[OPTION_COUNT]; /* also where the value is the default */
     struct plm_strategy strategy;
     struct plm_setting *settings; /* what strategy.settings points to while it grows */
     size_t setting_capacity;
@@ -52,13 +60,6 @@ struct options {
     const char *output, *stage;
     unsigned color; /* enum color_when */
     bool json, csv, help, version;
-};
-
-enum option_id {
-#define OPTION(id, ...) OPTION_##id,
-#include "cli/options.def"
-#undef OPTION
-    OPTION_COUNT
 };
 
 enum option_group {
@@ -111,6 +112,12 @@ extern const struct words words_assume, words_stage, words_sort, words_color;
 
 /* option_taken() - does the command with this number take the option */
 bool option_taken(const struct option_desc *desc, unsigned command);
+
+/* options_read() - the value of one option, as its row reads it; NULL for one that takes none */
+PLM_MUST_CHECK enum plm_status options_read(struct options *options,
+                                            const struct option_desc *desc,
+                                            const char *value,
+                                            struct plm_error *reterr);
 
 /*
  * options_parse() - read a command's options and arguments

@@ -102,7 +102,7 @@ static enum plm_status set_option(struct options *options,
         return set_flag(options, desc, value, reterr);
     if (desc == &option_descs[OPTION_SET])
         own_settings(options);
-    return desc->read(options, desc, value, reterr);
+    return options_read(options, desc, value, reterr);
 }
 
 static enum plm_status read_axis(const struct options *options,

@@ -10,7 +10,12 @@
 #include "plimsoll/plimsoll.h"
 #include "yaml/document.h"
 
-/* deepspeed_json_import() - what the file does not say, or says is "auto", stays in @strategy as it is */
+/*
+ * deepspeed_json_import() - what the file does not say, or says is "auto", stays in @strategy as it is
+ *
+ * What @strategy has already was asked for: a file that says otherwise is refused. Of values whose zero is a choice too, has_precision,
+ * has_optimizer and has_offload tell.
+ */
 PLM_MUST_CHECK enum plm_status deepspeed_json_import(const struct yaml_node *root,
                                                      struct plm_strategy *strategy,
                                                      struct plm_error *reterr);

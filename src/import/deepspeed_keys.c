@@ -8,6 +8,11 @@
 
 /* ------------------------------------------------------------------ values */
 
+const struct yaml_node *keys_member(const struct yaml_node *section, const char *key)
+{
+    return section ? yaml_get(section, key) : NULL;
+}
+
 bool keys_is_auto(const struct yaml_node *value)
 {
     return yaml_is_null(value) || (value->kind == YAML_SCALAR && strcmp(value->text, "auto") == 0);
@@ -58,6 +63,7 @@ enum plm_status keys_read_whole(struct keys_context *c,
 enum plm_status keys_agree(struct keys_context *c,
                            const char *key,
                            const struct yaml_node *value,
+                           int64_t most,
                            const char *option,
                            int64_t *field)
 {
@@ -66,6 +72,10 @@ enum plm_status keys_agree(struct keys_context *c,
 
     if (status)
         return status;
+    if (number > most)
+        return plm_fail_at(c->reterr, PLM_E_USAGE, value->at,
+                           "'%s' is '%.40s': at most %lld is accepted", key, value->text,
+                           (long long)most);
     if (*field > 0 && *field != number)
         return plm_fail_at(c->reterr, PLM_E_USAGE, value->at, "'%s' is %lld; --%s says %lld", key,
                            (long long)number, option, (long long)*field);
@@ -89,6 +99,7 @@ enum plm_status keys_read_size(struct keys_context *c,
 enum plm_status keys_read_switch(struct keys_context *c,
                                  const char *key,
                                  const struct yaml_node *value,
+                                 const char *option,
                                  enum plm_switch *field)
 {
     bool on = false;
@@ -97,8 +108,9 @@ enum plm_status keys_read_switch(struct keys_context *c,
 
     if (status)
         return status;
-    if (*field != PLM_SWITCH_DEFAULT && *field != read)
-        return keys_refuse(c, key, value, "an option says otherwise");
+    if (option && *field != PLM_SWITCH_DEFAULT && *field != read)
+        return plm_fail_at(c->reterr, PLM_E_USAGE, value->at, "'%s' is %s; --%s says otherwise",
+                           key, value->text, option);
     *field = read;
     return PLM_OK;
 }
@@ -155,7 +167,7 @@ enum plm_status keys_refuse_enabled(struct keys_context *c,
 {
     const struct yaml_node *enabled = yaml_get(value, "enabled");
 
-    return enabled ? keys_refuse_true(c, key, enabled) : PLM_OK;
+    return enabled && !keys_is_auto(enabled) ? keys_refuse_true(c, key, enabled) : PLM_OK;
 }
 
 enum plm_status keys_refuse_any(struct keys_context *c,

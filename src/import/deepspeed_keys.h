@@ -27,6 +27,19 @@ struct keys_entry {
     keys_reader *read;
 };
 
+static inline struct plm_strategy *strategy_of(struct keys_context *c)
+{
+    return c->strategy;
+}
+
+static inline struct plm_deepspeed *deepspeed_of(struct keys_context *c)
+{
+    return &c->strategy->parallel.deepspeed;
+}
+
+/* keys_member() - of a section that may be missing */
+const struct yaml_node *keys_member(const struct yaml_node *section, const char *key);
+
 /* keys_is_auto() - left to the program that reads the file, as Hugging Face's Trainer does */
 bool keys_is_auto(const struct yaml_node *value);
 
@@ -47,10 +60,11 @@ PLM_MUST_CHECK enum plm_status keys_read_whole(struct keys_context *c,
                                                int64_t least,
                                                int64_t *ret);
 
-/* keys_agree() - a number that an option has given too must be the same */
+/* keys_agree() - a number from 1 to @most; one that an option has given too must be the same */
 PLM_MUST_CHECK enum plm_status keys_agree(struct keys_context *c,
                                           const char *key,
                                           const struct yaml_node *value,
+                                          int64_t most,
                                           const char *option,
                                           int64_t *field);
 
@@ -60,9 +74,11 @@ PLM_MUST_CHECK enum plm_status keys_read_size(struct keys_context *c,
                                               const struct yaml_node *value,
                                               int64_t *field);
 
+/* keys_read_switch() - true or false; @option (NULL: there is none) must not have said otherwise */
 PLM_MUST_CHECK enum plm_status keys_read_switch(struct keys_context *c,
                                                 const char *key,
                                                 const struct yaml_node *value,
+                                                const char *option,
                                                 enum plm_switch *field);
 
 /* keys_refuse_true() - what would change the device's memory in a way that is not modelled */
@@ -97,5 +113,8 @@ PLM_MUST_CHECK enum plm_status keys_read(struct keys_context *c,
                                          const struct yaml_node *mapping,
                                          const struct keys_entry *keys,
                                          size_t count);
+
+#define READ_KEYS(c, what, mapping, keys)                                                          \
+    keys_read(c, what, mapping, keys, sizeof(keys) / sizeof *(keys))
 
 #endif

@@ -135,20 +135,57 @@ static void add_megatron(struct items *items, const struct plm_parallel *p)
     }
 }
 
+/* add_size() - elements; 0 is the default, which is left out */
+static void add_size(struct items *items, const char *key, int64_t size)
+{
+    if (size != 0)
+        add_count(items, key, size == PLM_DEEPSPEED_NONE ? 0 : size, true);
+}
+
+static void add_switch(struct items *items, const char *key, enum plm_switch value, bool usual)
+{
+    if (value != PLM_SWITCH_DEFAULT)
+        add_text(items, key, words_switch.items[value], usual);
+}
+
+/* add_configured() - what only a DeepSpeed configuration can say; usual, since the file stands for it among the flags */
+static void add_configured(struct items *items, const struct plm_deepspeed *d)
+{
+    add_size(items, "zero_prefetch_bucket", d->prefetch_bucket_size);
+    add_size(items, "zero_param_persistence_threshold", d->param_persistence_threshold);
+    add_size(items, "zero_model_persistence_threshold", d->model_persistence_threshold);
+    add_size(items, "zero_max_live_parameters", d->max_live_parameters);
+    add_size(items, "zero_max_reuse_distance", d->max_reuse_distance);
+    add_size(items, "zero_sub_group_size", d->sub_group_size);
+    add_switch(items, "zero_contiguous_gradients", d->contiguous_gradients, true);
+    add_switch(items, "zero_reduce_scatter", d->reduce_scatter, true);
+    add_switch(items, "zero_multi_rank_allreduce", d->multi_rank_allreduce, true);
+    add_switch(items, "zero_check_grad_overflow", d->check_grad_overflow, true);
+    if (d->round_robin_gradients)
+        add_text(items, "zero_round_robin_gradients", "true", true);
+    if (d->no_clipping)
+        add_text(items, "zero_clipping", "none", true);
+    if (d->communication_dtype != PLM_REDUCED_DEFAULT)
+        add_text(items, "zero_communication_dtype", words_reduced.items[d->communication_dtype],
+                 true);
+}
+
 static void add_zero(struct items *items, const struct plm_parallel *p)
 {
     const struct plm_deepspeed *d = &p->deepspeed;
+    bool usual = d->file != NULL; /* which says the rest among the flags */
 
-    if (p->zero > 0 && d->file) { /* which says the rest */
-        add_text(items, "deepspeed", d->file, false);
+    if (p->zero == 0)
         return;
-    }
-    add_used(items, "zero", p->zero);
+    if (d->file)
+        add_text(items, "deepspeed", d->file, false);
+    add_count(items, "zero", p->zero, usual);
     if (d->offload != PLM_OFFLOAD_NONE)
-        add_text(items, "zero_offload", words_offload.items[d->offload], false);
-    add_used(items, "zero_bucket", d->reduce_bucket_size);
-    if (d->overlap_comm != PLM_SWITCH_DEFAULT)
-        add_text(items, "zero_overlap", words_switch.items[d->overlap_comm], false);
+        add_text(items, "zero_offload", words_offload.items[d->offload], usual);
+    if (d->reduce_bucket_size > 0)
+        add_count(items, "zero_bucket", d->reduce_bucket_size, usual);
+    add_switch(items, "zero_overlap", d->overlap_comm, usual);
+    add_configured(items, d);
 }
 
 /* add_parallel() - what is used of it, and nothing else */

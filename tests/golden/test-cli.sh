@@ -182,6 +182,18 @@ says "fixes the batch at 4, and a plan looks for one"
 printf '{"zero_optimization": {"stage": 2}, "gradient_accumulation_steps": 4}' >"$folder/zero.json"
 status 2 plan mlp --deepspeed "$folder/zero.json" --gpus 4 --device t4 --global-batch 64
 says "fixes gradient_accumulation_steps at 4"
+printf '{"zero_optimization": {"stage": 2, "sub_group_size": 7}, "train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}' >"$folder/zero.json"
+status 2 estimate mlp --deepspeed "$folder/zero.json" --gpus 4 --precision fp32
+says "zero.json:1:115: 'enabled' is 'true': another section or --precision says otherwise"
+status 0 estimate mlp --deepspeed "$folder/zero.json" --gpus 4 --precision bf16 --json
+prints '"zero_sub_group_size": 7'
+prints '"zero": 2'
+status 0 compare mlp --deepspeed "$folder/zero.json" --gpus 4 --vary batch=,4,8 --vary device=t4,a100-80
+says "strategy 5 (batch=8,device=t4) is refused: $folder/zero.json:1:92: 'train_micro_batch_size_per_gpu' is 4; --batch says 8"
+status 0 compare mlp --deepspeed "$folder/zero.json" --gpus 4 --vary batch=8,4 --device t4 --largest-batch --csv
+prints "4,"
+status 2 compare mlp --deepspeed "$folder/zero.json" --gpus 4 --vary batch=8,16
+says "zero.json:1:92: 'train_micro_batch_size_per_gpu' is 4; --batch says 8"
 status 2 estimate mixtral --seq 16 --set layers=1 --set experts=999999999
 says "999999999 products one after another"
 printf 'plimsoll: 1\nmodel: m\ninputs: {x: {dtype: float32, shape: [batch, 1, 8, 8]}}\nmain:\n  in: [x]\n  nodes:\n    - {as: y, op: conv2d, in: x, channels: 4, kernel: 3, name: conv}\n    - {as: loss, op: sum, in: y}\n  out: loss\n' >"$folder/tiny.yaml"

@@ -204,10 +204,10 @@ static void a_configuration_is_refused_where_it_stands(void **state)
         { "{\"zero_optimization\": {\"stage\": 2}, \"optimizer\": {}}", "'type' is missing", 1,
           50 },
         { "{\"zero_optimization\": {\"stage\": 3,\n\"offload_param\": {\"device\": \"cpu\"}}}",
-          "not modelled without 'offload_optimizer'", 2, 18 },
+          "not modelled without 'offload_optimizer'", 2, 29 },
         { "{\"zero_optimization\": {\"offload_param\": {\"device\": \"cpu\"},\n"
           "\"offload_optimizer\": {\"device\": \"cpu\"}, \"stage\": 2}}",
-          "parameters stay on the device before stage 3", 1, 41 },
+          "parameters stay on the device before stage 3", 1, 52 },
         { "{\"bf16\": {\"enabled\": true},\n\"fp16\": {\"enabled\": true}}",
           "another section or --precision", 2, 21 },
         { "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"momentum\": \"auto\"}}}",
@@ -215,6 +215,26 @@ static void a_configuration_is_refused_where_it_stands(void **state)
         { "{\"zero_optimization\": {\"stage\": 3, \"cpu_offload_param\": true}}", "not modelled", 1,
           57 },
         { "[1]", "a mapping was expected", 1, 1 },
+        { "{\"zero_optimization\": {\"stage\": 2},\n\"train_micro_batch_size_per_gpu\": 1e15}",
+          "'train_micro_batch_size_per_gpu' is '1e15': at most 2147483647", 2, 35 },
+        { "{\"zero_optimization\": {\"stage\": 2, \"reduce_bucket_size\": 1e18}}",
+          "'reduce_bucket_size' is '1e18': at most 281474976710656", 1, 58 },
+        { "{\"amp\": {\"enabled\": \"auto\", \"opt_level\": \"auto\"}}",
+          "'stage' of 'zero_optimization' is missing", 1, 1 },
+        { "{\"zero_optimization\": {\"stage\": 2},\n\"train_batch_size\": 1, \"train_batch_size\": 2}",
+          "duplicate key 'train_batch_size'; the first is in line 2", 2, 24 },
+        { "zero_optimization:\n  stage: 2\n", "'stage: 2': a mapping was expected", 2, 3 },
+        { "- zero_optimization\n", "not JSON: ':' was expected after a key", 1, 3 },
+        { "{\"zero_optimization\": {\"stage\": 2}", "not JSON: the text ends before '}'", 1, 35 },
+        { "{\"zero_optimization\": {\"stage\": &a 2}}", "not JSON: the text ends before '}'", 1,
+          39 },
+        { "{\"zero_optimization\": {\"stage\": 2}} x", "not JSON: something follows the end", 1,
+          37 },
+        { "{\"zero_optimization\": {\"stage\": \"2", "not JSON: a text does not end", 1, 35 },
+        { "{\"zero_optimization\": {\"stage\": [2", "not JSON: the text ends before ']'", 1, 35 },
+        { "{\"zero_optimization\": {\"stage\": }}", "not JSON: a value was expected", 1, 33 },
+        { "{\"zero_optimization\": {\"stage\": \"\\q\"}}", "'\\' is followed by none of", 1, 34 },
+        { "{\"zero_optimization\": {\"stage\": 02}}", "stage 1, 2 or 3", 1, 33 },
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -229,6 +249,79 @@ static void a_configuration_is_refused_where_it_stands(void **state)
     }
 }
 
+/* what hjson.load() makes of JSON's looser sister, which deepspeed/runtime/config.py calls */
+static void a_configuration_may_be_hjson(void **state)
+{
+    static const char *const texts[] = {
+        "{\"zero_optimization\": {\"stage\": 2}, \"gradient_accumulation_steps\": 4}",
+        "\xef\xbb\xbf{\"zero_optimization\": {\"stage\": 2,},\n\"gradient_accumulation_steps\": 4.0,}\n",
+        "# without braces, quotes and commas\nzero_optimization: {\n  stage: 2 // of three\n}\n"
+        "/* and\nso on */ gradient_accumulation_steps: 4e0 # four\nscheduler: {type: it's all, one } text\n x: [1 2\n3] }",
+        "{'zero_\\u006fptimization': {stage: 2}, gradient_accumulation_steps: 4}",
+    };
+
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct plm_strategy s = { 0 };
+        struct plm_error error;
+
+        if (read_text(texts[i], &s, &error) != PLM_OK)
+            fail_msg("%s: %u:%u: %s", texts[i], error.line, error.column, error.message);
+        assert_int_equal(s.parallel.zero, 2);
+        assert_int_equal(s.accumulate, 4);
+    }
+}
+
+/* zero is fp32, adamw and none: whether they were asked for must be said */
+static void what_was_asked_for_is_not_overruled(void **state)
+{
+#define ZERO "{\"zero_optimization\": {\"stage\": 3"
+    static const struct {
+        struct plm_strategy strategy;
+        const char *text, *part; /* NULL: they agree */
+    } cases[] = {
+        { { .has_precision = true }, ZERO "}, \"bf16\": {\"enabled\": true}}", "--precision" },
+        { { .has_precision = true }, ZERO "}, \"bf16\": {\"enabled\": false}}", NULL },
+        { { .has_precision = true }, ZERO "}, \"bf16\": {\"enabled\": \"auto\"}}", NULL },
+        { { .precision = PLM_PRECISION_BF16 },
+          ZERO "}, \"bf16\": {\"enabled\": false}}",
+          "--precision" },
+        { { .precision = PLM_PRECISION_BF16 }, ZERO "}, \"fp16\": {\"enabled\": false}}", NULL },
+        { { .precision = PLM_PRECISION_BF16 }, ZERO "}, \"bf16\": {\"enabled\": true}}", NULL },
+        { { .has_optimizer = true },
+          ZERO "}, \"optimizer\": {\"type\": \"AdamW\"}}",
+          "--optimizer" },
+        { { .optimizer = PLM_OPTIMIZER_ADAMW_FUSED, .has_optimizer = true },
+          ZERO "}, \"optimizer\": {\"type\": \"AdamW\"}}",
+          NULL },
+        { { .parallel.deepspeed.has_offload = true },
+          ZERO ", \"offload_optimizer\": {\"device\": \"cpu\"}}}",
+          "--zero-offload" },
+        { { .parallel.deepspeed.offload = PLM_OFFLOAD_OPTIMIZER },
+          ZERO ", \"offload_optimizer\": {\"device\": \"none\"}}}",
+          "'offload_optimizer' is on the device; --zero-offload" },
+        { { .parallel.deepspeed.offload = PLM_OFFLOAD_ALL },
+          ZERO ", \"offload_param\": {\"device\": \"none\"}}}",
+          "'offload_param' is on the device; --zero-offload" },
+        { { .parallel.deepspeed.offload = PLM_OFFLOAD_ALL },
+          ZERO ", \"offload_param\": {\"device\": \"auto\"}}}",
+          NULL },
+        { { .parallel.deepspeed.overlap_comm = PLM_SWITCH_TRUE },
+          ZERO ", \"overlap_comm\": false}}",
+          "--zero-overlap" },
+    };
+#undef ZERO
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct plm_strategy s = cases[i].strategy;
+        struct plm_error error = { .message = "accepted" };
+        enum plm_status status = read_text(cases[i].text, &s, &error);
+
+        if (cases[i].part ? status != PLM_E_USAGE || !strstr(error.message, cases[i].part)
+                          : status != PLM_OK || s.precision != cases[i].strategy.precision)
+            fail_msg("%zu: %s: %s", i, cases[i].text, error.message);
+    }
+}
+
 static void an_option_and_the_configuration_must_agree(void **state)
 {
     struct plm_strategy s = { .batch = 8 }, zero = { .parallel = { .zero = 1 } };
@@ -238,7 +331,7 @@ static void an_option_and_the_configuration_must_agree(void **state)
     assert_non_null(strstr(error.message, "'train_micro_batch_size_per_gpu' is 4; --batch says 8"));
     assert_int_equal(read_text("{\"zero_optimization\": {\"stage\": 2}}", &zero, &error),
                      PLM_E_USAGE);
-    assert_non_null(strstr(error.message, "--zero says otherwise"));
+    assert_non_null(strstr(error.message, "'stage' is 2; --zero says 1"));
     struct plm_strategy whole = { .batch = 4, .accumulate = 2, .parallel = { .gpus = 8 } };
 
     assert_int_equal(read_text("{\"zero_optimization\": {\"stage\": 2}, \"train_batch_size\": 64}",
@@ -275,6 +368,8 @@ int main(void)
         cmocka_unit_test(parameters_follow_the_optimizer_to_the_host),
         cmocka_unit_test(a_momentum_of_zero_has_no_states),
         cmocka_unit_test(a_configuration_is_refused_where_it_stands),
+        cmocka_unit_test(a_configuration_may_be_hjson),
+        cmocka_unit_test(what_was_asked_for_is_not_overruled),
         cmocka_unit_test(an_option_and_the_configuration_must_agree),
     };
 

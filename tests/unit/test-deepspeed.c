@@ -234,7 +234,7 @@ static void a_configuration_is_refused_where_it_stands(void **state)
         { "{\"zero_optimization\": {\"stage\": [2", "not JSON: the text ends before ']'", 1, 35 },
         { "{\"zero_optimization\": {\"stage\": }}", "not JSON: a value was expected", 1, 33 },
         { "{\"zero_optimization\": {\"stage\": \"\\q\"}}", "'\\' is followed by none of", 1, 34 },
-        { "{\"zero_optimization\": {\"stage\": 02}}", "stage 1, 2 or 3", 1, 33 },
+        { "{\"zero_optimization\": {\"stage\": 02\n}}", "stage 1, 2 or 3", 1, 33 },
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -102,6 +102,8 @@ enum plm_schedule {
     PLM_SCHEDULE_ZERO_BUBBLE
 };
 enum plm_reshard { PLM_RESHARD_DEFAULT, PLM_RESHARD_TRUE, PLM_RESHARD_FALSE, PLM_RESHARD_TO };
+/* where a model is before it is split: whole on the device; on the host; on the meta device, without memory until to_empty() */
+enum plm_load { PLM_LOAD_DEVICE, PLM_LOAD_HOST, PLM_LOAD_META };
 enum plm_rotate { PLM_ROTATE_ALLGATHER, PLM_ROTATE_ALLTOALL };
 enum plm_reduced { PLM_REDUCED_DEFAULT, PLM_REDUCED_FP32, PLM_REDUCED_BF16, PLM_REDUCED_FP16 };
 enum plm_switch { PLM_SWITCH_DEFAULT, PLM_SWITCH_TRUE, PLM_SWITCH_FALSE };
@@ -155,6 +157,7 @@ struct plm_parallel {
     double bucket_cap_mb;     /* 0: the framework's */
     bool gradient_as_bucket_view, find_unused_parameters,
         static_graph; /* of DistributedDataParallel */
+    enum plm_load load;
     enum plm_reshard reshard;
     int64_t reshard_to;
     enum plm_reduced param_dtype, reduce_dtype;

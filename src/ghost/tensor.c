@@ -208,6 +208,16 @@ void tensor_restore_storage(struct tensor *x)
         x->storage->allocation = ghost_alloc(x->ghost, x->storage->bytes);
 }
 
+void tensor_renew_storage(struct tensor *x)
+{
+    uint32_t old = x ? x->storage->allocation : 0;
+
+    if (!x)
+        return;
+    x->storage->allocation = ghost_alloc(x->ghost, x->storage->bytes);
+    ghost_free(x->ghost, old);
+}
+
 static void storage_drop(struct ghost *g, struct storage *storage)
 {
     if (--storage->refs > 0)

@@ -78,6 +78,9 @@ struct tensor *tensor_detach(struct tensor *x);
 void tensor_release_storage(struct tensor *x);
 void tensor_restore_storage(struct tensor *x);
 
+/* tensor_renew_storage() - memory of the same size in place of what it has, if any: the new comes before the old goes */
+void tensor_renew_storage(struct tensor *x);
+
 /* tensor_set_data() - x.data = from: @x is over the memory of @from from now on, and lets go of its own */
 void tensor_set_data(struct tensor *x, struct tensor *from);
 

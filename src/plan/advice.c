@@ -118,6 +118,19 @@ static const char *remedy_for_step(const struct simulation *sim)
     return remedy_for_states(sim);
 }
 
+/* remedy_for_load() - of a model that is larger before it is split than what a rank keeps of it */
+static const char *remedy_for_load(const struct plm_parallel *p)
+{
+    if (p->megatron > 0 || p->zero > 0)
+        return "a larger device";
+    if (p->load == PLM_LOAD_META)
+        return "more ranks to share it, or a larger device";
+    if (p->fsdp1 > 0)
+        return p->load == PLM_LOAD_DEVICE ? "--load host (it comes unit by unit)"
+                                          : "smaller units, or a larger device";
+    return "--load meta (only this rank's part is made)";
+}
+
 /* failed_activation() - the request that did not fit, when it came while activations are made */
 static plm_bytes failed_activation(const struct plm_result *result)
 {
@@ -141,8 +154,13 @@ const char *estimate_advice(struct simulation *sim, const struct plm_result *res
     plm_bytes communication = share_of(result, CATEGORY_COMMUNICATION);
     bool in_step = strcmp(result->at.phase, "optimizer") == 0;
 
-    if (result->out_of_memory && result->failure.step < 0 && is_split(&sim->strategy.parallel))
-        return "the model does not fit before it is split; take a larger device";
+    if (result->out_of_memory && result->failure.step < 0 && is_split(&sim->strategy.parallel)) {
+        buf_printf(&buf, "the model does not fit %s; take %s",
+                   sim->strategy.parallel.load == PLM_LOAD_META ? "even split"
+                                                                : "before it is split",
+                   remedy_for_load(&sim->strategy.parallel));
+        return buf_string(&buf);
+    }
     if (result->out_of_memory && result->failure.step < 0) {
         buf_printf(
             &buf, "the weights alone do not fit; %s",
@@ -158,7 +176,10 @@ const char *estimate_advice(struct simulation *sim, const struct plm_result *res
         buf_printf(&buf, ", made by %s", result->at.op);
     if (*result->at.block)
         buf_printf(&buf, " '%s'", result->at.block);
-    if (in_step && temporaries > (activations + model) / NOTEWORTHY)
+    if (result->at.step < 0 && is_split(&sim->strategy.parallel))
+        buf_printf(&buf, ", where the model is not split yet; lower it by %s",
+                   remedy_for_load(&sim->strategy.parallel));
+    else if (in_step && temporaries > (activations + model) / NOTEWORTHY)
         buf_printf(&buf, ", with %s of its temporaries; lower it by %s",
                    units_format_bytes(temporaries, text), remedy_for_step(sim));
     else if (sim->strategy.parallel.zero > 0 && communication >= activations + model)

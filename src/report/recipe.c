@@ -205,6 +205,8 @@ static void add_parallel(struct items *items,
         add_bool(items, "find_unused_parameters", true);
     if (p->static_graph)
         add_bool(items, "static_graph", true);
+    if (p->load != PLM_LOAD_DEVICE)
+        add_text(items, "load", words_load.items[p->load], false);
     add_fsdp(items, p);
     add_zero(items, p);
     add_used(items, "tp", p->tp);

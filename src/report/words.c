@@ -68,6 +68,11 @@ WORDS(words_reduced,
       [PLM_REDUCED_BF16] = "bf16",
       [PLM_REDUCED_FP16] = "fp16");
 
+WORDS(words_load,
+      [PLM_LOAD_DEVICE] = "device",
+      [PLM_LOAD_HOST] = "host",
+      [PLM_LOAD_META] = "meta");
+
 WORDS(words_rotate,
       [PLM_ROTATE_ALLGATHER] = "allgather",
       [PLM_ROTATE_ALLTOALL] = "alltoall");

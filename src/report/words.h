@@ -15,6 +15,6 @@ struct words {
 
 extern const struct words words_precision, words_optimizer, words_checkpoint, words_zero_grad,
     words_zero_grad_at, words_workspace, words_schedule, words_switch, words_offload, words_reduced,
-    words_reshard, words_recompute, words_recompute_method, words_rotate;
+    words_reshard, words_recompute, words_recompute_method, words_rotate, words_load;
 
 #endif

@@ -26,6 +26,8 @@ void expert_parallel_wrap(struct run *run)
         if (!p->experts || !p->tensor)
             continue;
         g->path = run->leaves[i].module;
+        bool is_here = p->tensor->storage->allocation != 0; /* or it comes for the while */
+        TENSOR_AUTO *whole = is_here ? NULL : tensor_new(g, p->dtype, p->dims, p->sizes);
         struct tensor *own = param_shard(run, p, p->dtype);
 
         if (own && p->tensor->requires_grad)

@@ -14,6 +14,7 @@
 #include "ghost/autocast.h"
 #include "train/fsdp.h"
 #include "train/mesh.h"
+#include "train/modules.h"
 
 extern const struct wrapper wrapper_tensor_parallel; /* tensor_parallel.c */
 
@@ -178,7 +179,7 @@ static void assign(struct fsdp *fsdp)
     size_t count = 0;
 
     for (size_t i = 0; i < run->param_count; i++)
-        if (!run->params[i].buffer && run->params[i].tensor)
+        if (run->params[i].tensor)
             leaves[count++] = &run->leaves[i];
     qsort(leaves, count, sizeof *leaves, by_rank);
     for (size_t i = 0; i < count; i++) {
@@ -186,6 +187,11 @@ static void assign(struct fsdp *fsdp)
             &fsdp->states[wrapped_of_module(&fsdp->wrapped, leaves[i]->module)];
         struct fsdp_param p = { .param = leaves[i]->param, .module = leaves[i]->module };
 
+        if (p.param->buffer) {
+            arena_push(run->arena, state->buffers, state->buffer_count, state->buffer_capacity,
+                       (size_t)(p.param - run->params));
+            continue;
+        }
         arena_push(run->arena, state->params, state->param_count, state->param_capacity, p);
         if (p.param->experts)
             share_experts(state);
@@ -225,6 +231,18 @@ static struct tensor *shard(struct fsdp_state *state, struct fsdp_param *p)
     return sharded;
 }
 
+/* move_states() - _move_states_to_device(): what of the unit is on the host */
+static void move_states(struct fsdp_state *state)
+{
+    struct run *run = state->fsdp->run;
+
+    for (size_t i = 0; i < state->param_count; i++)
+        params_move(run, (size_t)(state->params[i].param - run->params));
+    for (size_t i = 0; i < state->buffer_count; i++)
+        params_move(run, state->buffers[i]);
+    run->ghost.category = CATEGORY_PARAMETER;
+}
+
 static void fully_shard(struct fsdp_state *state)
 {
     struct run *run = state->fsdp->run;
@@ -232,6 +250,8 @@ static void fully_shard(struct fsdp_state *state)
     size_t size = (state->param_count + 1) * sizeof(struct tensor *);
     struct tensor **sharded = pool_alloc(&g->pool, size);
 
+    if (run->strategy->parallel.load == PLM_LOAD_HOST)
+        move_states(state);
     for (size_t i = 0; i < state->param_count && !g->halt; i++) {
         g->path = state->params[i].module;
         sharded[i] = shard(state, &state->params[i]);
@@ -243,15 +263,72 @@ static void fully_shard(struct fsdp_state *state)
     pool_free(&g->pool, sharded, size);
 }
 
+static struct fsdp_param *find_param(struct fsdp *fsdp, size_t number)
+{
+    struct run *run = fsdp->run;
+    struct fsdp_state *state =
+        &fsdp->states[wrapped_of_module(&fsdp->wrapped, run->leaves[number].module)];
+
+    for (size_t i = 0; i < state->param_count; i++)
+        if (state->params[i].param == &run->params[number])
+            return &state->params[i];
+    return NULL;
+}
+
+/* make_empty() - torch.empty_like() of a shard, whose memory is swapped; of a rank that has less than others it is not padded yet */
+static void make_empty(struct run *run, size_t number)
+{
+    struct fsdp *fsdp = run->wrapper_state;
+    struct param *param = &run->params[number];
+    struct fsdp_param *p = param->buffer ? NULL : find_param(fsdp, number);
+
+    if (!param->tensor || (p && fsdp->offload))
+        return;
+    params_set_place(run, number);
+    if (!p) {
+        tensor_renew_storage(param->tensor);
+    } else if (tensor_numel(param->tensor) == p->padded) {
+        tensor_renew_storage(p->shard);
+    } else {
+        struct tensor *unpadded = tensor_like(&run->ghost, param->tensor, param->dtype);
+
+        tensor_drop(p->unpadded);
+        p->unpadded = unpadded;
+    }
+}
+
+/* pad() - reset_sharded_param(), when a unit's _apply() is over */
+static void pad(struct run *run, name_id module)
+{
+    struct fsdp *fsdp = run->wrapper_state;
+    struct fsdp_state *state = &fsdp->states[wrapped_of_module(&fsdp->wrapped, module)];
+
+    if (state->path != module)
+        return;
+    for (size_t i = 0; i < state->param_count; i++) {
+        struct fsdp_param *p = &state->params[i];
+
+        if (!p->unpadded)
+            continue;
+        params_set_place(run, (size_t)(p->param - run->params));
+        tensor_restore_storage(p->shard);
+        tensor_drop(p->unpadded);
+        p->unpadded = NULL;
+    }
+}
+
 static void wrap(struct run *run)
 {
     struct fsdp *fsdp = run->wrapper_state;
     struct ghost *g = &run->ghost;
+    bool is_meta = run->strategy->parallel.load == PLM_LOAD_META;
 
     if (run->strategy->parallel.tp > 0) { /* a mesh of two dimensions: split first, then sharded */
         wrapper_tensor_parallel.wrap(run);
         run_mark(run, wrapper_tensor_parallel.mark, 0);
     }
+    struct schedule *schedule = is_meta ? params_off_device(run) : g->schedule;
+
     g->at = (struct source){ 0 };
     if (run->strategy->parallel.ep > 1)
         expert_parallel_wrap(run);
@@ -263,6 +340,9 @@ static void wrap(struct run *run)
         for (size_t i = 0; i < fsdp->state_count; i++)
             if (fsdp->states[i].experts == experts)
                 fully_shard(&fsdp->states[i]);
+    params_on_device(run, schedule);
+    if (is_meta)
+        modules_apply_all(run, make_empty, pad);
     g->category = CATEGORY_ACTIVATION;
     g->path = 0;
     if (fsdp->param_dtype != DTYPE_COUNT)
@@ -515,6 +595,7 @@ const struct wrapper wrapper_fsdp = {
     .mark = "fsdp_wrap",
     .create = create,
     .wrap = wrap,
+    .places = true,
     .before_forward = before_forward,
     .after_forward = after_forward,
     .before_backward = before_backward,

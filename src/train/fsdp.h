@@ -27,7 +27,9 @@ enum fsdp_sharding { FSDP_SHARDED, FSDP_SHARDED_POST_FORWARD, FSDP_UNSHARDED };
 struct fsdp_param {
     struct param *param; /* ->tensor is the shard without its padding, which the optimizer sees */
     name_id module;
-    struct tensor *shard;  /* with the padding; it has no memory on the device when offloaded */
+    struct tensor *shard; /* with the padding; it has no memory on the device when offloaded */
+    struct tensor
+        *unpadded;         /* what to_empty() made of a shard that is shorter, until it is padded */
     struct tensor *output; /* all_gather_outputs[0]: all ranks' shards, one after the other */
     struct tensor
         *post_forward;          /* this rank's part of the smaller mesh, from forward to backward */
@@ -48,6 +50,8 @@ struct fsdp_state {
     bool experts;         /* of expert parallelism */
     struct fsdp_param *params;
     size_t param_count, param_capacity;
+    size_t *buffers; /* [buffer_count] numbers of those of the unit's modules */
+    size_t buffer_count, buffer_capacity;
     bool pending;               /* _post_backward_pending */
     bool gathering;             /* an all-gather is pending: _all_gather_result */
     struct tensor *gathered;    /* its buffer; NULL in a world of one */

@@ -10,6 +10,7 @@
 #include "ghost/autocast.h"
 #include "ghost/kernels.h"
 #include "train/fsdp1.h"
+#include "train/modules.h"
 
 /* ------------------------------------------------------------------ the strategy */
 
@@ -60,6 +61,13 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
         return plm_fail(reterr, PLM_E_USAGE,
                         "--fsdp1 with --fsdp-cpu-offload cannot accumulate reduced gradients: "
                         "add --fsdp-no-sync");
+    for (size_t i = 0; i < run->param_count && parallel->load == PLM_LOAD_META; i++)
+        if (run->params[i].tied)
+            return plm_fail(
+                reterr, PLM_E_USAGE,
+                "load: from the meta device FullyShardedDataParallel makes '%s' once for "
+                "each module that has it, and ties come apart; take --load host",
+                names_text(run->ghost.names, run->params[i].name));
     *fsdp = (struct fsdp1){
         .run = run,
         .shards = parallel->fsdp1,
@@ -111,6 +119,33 @@ static void assign(struct fsdp1 *fsdp)
     }
 }
 
+static bool is_unit(struct run *run, name_id name)
+{
+    struct fsdp1 *fsdp = run->wrapper_state;
+    size_t unit = wrapped_of_module(&fsdp->wrapped, name);
+
+    return unit < fsdp->wrapped.count && fsdp->wrapped.paths[unit] == name;
+}
+
+/* bring() - _move_module_to_device(), or param_init_fn with to_empty() for each module */
+static void bring(struct fsdp1_handle *h)
+{
+    struct run *run = h->fsdp->run;
+
+    switch (run->strategy->parallel.load) {
+    case PLM_LOAD_DEVICE:
+        break;
+    case PLM_LOAD_HOST:
+        modules_walk(run, h->path, MODULE_PARAMETERS, is_unit, params_move);
+        modules_walk(run, h->path, MODULE_BUFFERS, is_unit, params_move);
+        break;
+    case PLM_LOAD_META:
+        modules_walk(run, h->path, MODULE_PARAMETERS | MODULE_BUFFERS, is_unit, params_move);
+        break;
+    }
+    run->ghost.category = CATEGORY_PARAMETER;
+}
+
 static void accumulated(void *context, struct tensor *leaf);
 
 static void wrap(struct run *run)
@@ -123,8 +158,10 @@ static void wrap(struct run *run)
     fsdp->last_named = wrapped_last_named(run);
     g->category = CATEGORY_PARAMETER;
     g->op = OP_COUNT;
-    for (size_t i = 0; i <= fsdp->wrapped.count && !g->halt; i++)
+    for (size_t i = 0; i <= fsdp->wrapped.count && !g->halt; i++) {
+        bring(&fsdp->handles[i]);
         fsdp1_flatten(&fsdp->handles[i]);
+    }
     run->trained_count = 0;
     if (root_of(fsdp)->param_count > 0 && !root_of(fsdp)->frozen)
         run->trained[run->trained_count++] = &root_of(fsdp)->leaf;
@@ -485,6 +522,7 @@ const struct wrapper wrapper_fsdp1 = {
     .mark = "fsdp_wrap",
     .create = create,
     .wrap = wrap,
+    .places = true,
     .before_forward = before_forward,
     .after_forward = after_forward,
     .before_backward = before_backward,

@@ -69,6 +69,18 @@ struct region {
 struct run;
 struct wrapper;
 struct pipeline;
+struct module;
+
+/* struct list - a Python list of tensors */
+struct list {
+    struct tensor **items; /* [capacity] */
+    size_t count, capacity;
+};
+
+/* struct tie - a module that has another's parameter */
+struct tie {
+    name_id module, param;
+};
 
 /* struct owner - gives the operator that runs now its parameters */
 struct owner {
@@ -112,6 +124,10 @@ struct run {
     uint32_t (*owned)[OWNED_MOST]; /* [node_count]: which parameter is the node's i-th, from 1 */
     uint32_t *by_name; /* [by_name_count]: parameter of a name, from 1; while they are found */
     size_t by_name_count;
+    struct module *modules; /* modules.h: the model itself */
+    struct tie *ties;       /* [tie_count], in the order of the forward */
+    size_t tie_count, tie_capacity;
+    struct list twins;     /* of tied parameters, while a model is made anew */
     struct leaf **trained; /* [trained_count] parameters that want a gradient */
     size_t trained_count;
     struct leaf *
@@ -254,8 +270,19 @@ void params_return(struct run *run, struct schedule *schedule);
 /* param_shard() - memory for what this rank of tensor or expert parallelism has of a parameter */
 struct tensor *param_shard(struct run *run, const struct param *param, enum dtype dtype);
 
-/* params_load() - Module.to(device), to(channels_last), requires_grad_(False) */
+/* params_load() - Module.to(device), to(channels_last), requires_grad_(False); or the model stays where it is until it is split */
 PLM_MUST_CHECK enum plm_status params_load(struct run *run, struct plm_error *reterr);
+
+/* params_off_device() - what is made from here on takes no memory of the device, until params_on_device() gets the answer */
+struct schedule *params_off_device(struct run *run);
+void params_on_device(struct run *run, struct schedule *schedule);
+
+/* params_move() - param.data = param.to(device), unless it is there; params_place() the same, or to_empty(), of all */
+void params_move(struct run *run, size_t param);
+void params_place(struct run *run);
+
+/* params_set_place() - the parameter's category and module are what is allocated for from here on */
+void params_set_place(struct run *run, size_t param);
 
 /* params_dtype() - the type of parameters under the strategy's precision; params_cast_dtype() of inputs, or DTYPE_COUNT */
 enum dtype params_dtype(const struct run *run);
@@ -265,12 +292,6 @@ enum dtype params_cast_dtype(const struct run *run);
 struct tensor *channels_last_copy(struct ghost *g, struct tensor *x);
 
 /* ------------------------------------------------------------------ the optimizer's side of a step */
-
-/* struct list - a Python list of tensors, one for each parameter that has a gradient */
-struct list {
-    struct tensor **items; /* [capacity] */
-    size_t count, capacity;
-};
 
 /* list_push() - append @x, which is taken over; list_drop() lets go from the last to the first */
 void list_push(struct run *run, struct list *list, struct tensor *x);

@@ -1,109 +1,14 @@
 /*
- * train/load.c - moves the model to the device: Module.to(device, dtype), Module.to(channels_last), requires_grad_
+ * train/load.c - brings the model to the device: Module.to(device, dtype), Module.to(channels_last), requires_grad_; or to_empty()
  *
- * Mirrors torch/nn/modules/module.py (2.15), Module._apply: children first, in the order of registration, then a
- * module's own parameters, then its own buffers. The tree of modules is read off the dotted names.
+ * What is on the host, or on the meta device, is a tensor without memory: it was made while nothing is recorded.
  */
 #include <regex.h>
-#include <string.h>
 
+#include "train/modules.h"
 #include "train/wrapper.h"
 
-/* struct module - a node of the tree; lists keep the order of registration */
-struct module {
-    struct module *children, **children_end, *next;
-    struct owned {
-        struct owned *next;
-        size_t param;
-    } * parameters, **parameters_end, *buffers, **buffers_end;
-};
-
-/* struct tree - modules by the id of their full name */
-struct tree {
-    struct run *run;
-    struct module **by_name;
-    size_t by_name_count;
-    struct module *root;
-};
-
-static struct module *new_module(struct tree *tree)
-{
-    struct module *m = arena_new(tree->run->arena, struct module);
-
-    m->children_end = &m->children;
-    m->parameters_end = &m->parameters;
-    m->buffers_end = &m->buffers;
-    return m;
-}
-
-static struct module *find_module(struct tree *tree, name_id name)
-{
-    struct run *run = tree->run;
-
-    if (name >= tree->by_name_count) {
-        size_t count = run->ghost.names->text_count * 2 + 64;
-        struct module **grown = arena_array(run->arena, struct module *, count);
-
-        if (tree->by_name)
-            memcpy(grown, tree->by_name, tree->by_name_count * sizeof *grown);
-        tree->by_name = grown;
-        tree->by_name_count = count;
-    }
-    if (tree->by_name[name])
-        return tree->by_name[name];
-    /* its parent is the name up to the last dot */
-    const char *text = names_text(run->ghost.names, name);
-    const char *dot = strrchr(text, '.');
-    struct module *parent = tree->root;
-
-    if (dot)
-        parent = find_module(tree, names_add(run->ghost.names, text, (size_t)(dot - text)));
-    struct module *m = new_module(tree);
-
-    *parent->children_end = m;
-    parent->children_end = &m->next;
-    tree->by_name[name] = m;
-    return m;
-}
-
-static struct module *build_tree(struct run *run)
-{
-    struct tree tree = { .run = run };
-
-    tree.root = new_module(&tree);
-    for (size_t i = 0; i < run->param_count; i++) {
-        const char *text = names_text(run->ghost.names, run->params[i].name);
-        const char *dot = strrchr(text, '.');
-        struct module *m = tree.root;
-        struct owned *owned = arena_new(run->arena, struct owned);
-
-        if (dot) {
-            run->leaves[i].module = names_add(run->ghost.names, text, (size_t)(dot - text));
-            m = find_module(&tree, run->leaves[i].module);
-        }
-        owned->param = i;
-        struct owned ***end = run->params[i].buffer ? &m->buffers_end : &m->parameters_end;
-
-        **end = owned;
-        *end = &owned->next;
-    }
-    return tree.root;
-}
-
-typedef void apply_function(struct run *run, size_t param);
-
-/* apply() - Module._apply(); names are at most as deep as blocks may nest */
-static void apply(struct run *run, const struct module *m, apply_function *fn)
-{
-    for (const struct module *child = m->children; child; child = child->next)
-        apply(run, child, fn);
-    for (const struct owned *o = m->parameters; o; o = o->next)
-        fn(run, o->param);
-    for (const struct owned *o = m->buffers; o; o = o->next)
-        fn(run, o->param);
-}
-
-static void set_place(struct run *run, size_t param)
+void params_set_place(struct run *run, size_t param)
 {
     struct ghost *g = &run->ghost;
 
@@ -120,7 +25,7 @@ static void to_device(struct run *run, size_t i)
         return;
 
     run->leaves[i].rank = run->loaded_count++;
-    set_place(run, i);
+    params_set_place(run, i);
     if (run->wrapper && run->wrapper->load_parameter && !p->buffer)
         run->wrapper->load_parameter(run, i);
     else
@@ -138,7 +43,7 @@ static void make_on_device(struct run *run, size_t i)
     if (p->elsewhere || !p->on_device)
         return;
     run->leaves[i].rank = run->loaded_count++;
-    set_place(run, i);
+    params_set_place(run, i);
     p->tensor = param_shard(run, p, p->dtype);
 }
 
@@ -159,19 +64,19 @@ static void to_float16(struct run *run, size_t i)
 
     if (!p->tensor || p->tensor->dtype == p->dtype)
         return;
-    set_place(run, i);
+    params_set_place(run, i);
     struct tensor *cast = tensor_new(&run->ghost, p->dtype, p->dims, p->tensor->sizes);
 
     tensor_drop(p->tensor);
     p->tensor = cast;
 }
 
-static void load_megatron(struct run *run, const struct module *root)
+static void load_megatron(struct run *run)
 {
     for (size_t i = 0; i < run->param_count; i++)
         make_on_device(run, i);
-    apply(run, root, to_device_float32);
-    apply(run, root, to_float16);
+    modules_apply(run, to_device_float32);
+    modules_apply(run, to_float16);
 }
 
 struct tensor *channels_last_copy(struct ghost *g, struct tensor *x)
@@ -188,7 +93,7 @@ static void to_channels_last(struct run *run, size_t i)
 {
     struct param *p = &run->params[i];
 
-    set_place(run, i);
+    params_set_place(run, i);
     struct tensor *copy = channels_last_copy(&run->ghost, p->tensor);
 
     if (copy && copy != p->tensor)
@@ -223,20 +128,89 @@ static enum plm_status freeze(struct run *run, struct plm_error *reterr)
     return PLM_OK;
 }
 
+/* ------------------------------------------------------------------ from the host, or from the meta device */
+
+struct schedule *params_off_device(struct run *run)
+{
+    struct schedule *schedule = run->ghost.schedule;
+
+    run->ghost.schedule = NULL;
+    return schedule;
+}
+
+void params_on_device(struct run *run, struct schedule *schedule)
+{
+    run->ghost.schedule = schedule;
+}
+
+void params_move(struct run *run, size_t i)
+{
+    params_set_place(run, i);
+    tensor_restore_storage(run->params[i].tensor);
+}
+
+/* make_empty() - nn.Parameter(torch.empty_like(param)): a tied one comes apart, until tie_weights() drops the twin */
+static void make_empty(struct run *run, size_t i)
+{
+    struct tensor *x = run->params[i].tensor;
+
+    if (!x)
+        return;
+    params_set_place(run, i);
+    if (x->storage->allocation)
+        list_push(run, &run->twins, tensor_like(&run->ghost, x, x->dtype));
+    else
+        tensor_restore_storage(x);
+}
+
+void params_place(struct run *run)
+{
+    switch (run->strategy->parallel.load) {
+    case PLM_LOAD_DEVICE:
+        return;
+    case PLM_LOAD_HOST:
+        modules_apply(run, params_move);
+        return;
+    case PLM_LOAD_META:
+        modules_apply_all(run, make_empty, NULL);
+        list_drop(run, &run->twins);
+        return;
+    }
+}
+
+/* is_deferred() - is the model not on the device before a wrapper has split it? Without one a host's model comes as it always does */
+static bool is_deferred(const struct run *run)
+{
+    enum plm_load load = run->strategy->parallel.load;
+
+    return load == PLM_LOAD_META || (load == PLM_LOAD_HOST && run->wrapper && run->wrapper->places);
+}
+
+/* load() - Module.to() */
+static void load(struct run *run)
+{
+    struct schedule *schedule = is_deferred(run) ? params_off_device(run) : run->ghost.schedule;
+
+    if (run->strategy->parallel.megatron > 0)
+        load_megatron(run);
+    else
+        modules_apply(run, to_device);
+    if (run->strategy->channels_last)
+        modules_apply(run, to_channels_last);
+    params_on_device(run, schedule);
+    if (is_deferred(run) && !(run->wrapper && run->wrapper->places))
+        params_place(run);
+}
+
 enum plm_status params_load(struct run *run, struct plm_error *reterr)
 {
     run->leaves = arena_array(run->arena, struct leaf, run->param_count);
-    struct module *root = build_tree(run);
+    modules_build(run);
     enum plm_status status = run->strategy->frozen ? freeze(run, reterr) : PLM_OK;
 
     if (status)
         return status;
-    if (run->strategy->parallel.megatron > 0)
-        load_megatron(run, root);
-    else
-        apply(run, root, to_device);
-    if (run->strategy->channels_last)
-        apply(run, root, to_channels_last);
+    load(run);
     run->trained = arena_array(run->arena, struct leaf *, run->param_count);
     for (size_t i = 0; i < run->param_count; i++) {
         struct param *p = &run->params[i];

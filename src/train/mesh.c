@@ -114,6 +114,25 @@ static enum plm_status check_options(const struct plm_parallel *p, struct plm_er
     return PLM_OK;
 }
 
+/* check_load() - what makes a rank's part of the model itself is given none that is made elsewhere */
+static enum plm_status check_load(const struct plm_parallel *p, struct plm_error *reterr)
+{
+    if (p->load == PLM_LOAD_DEVICE)
+        return PLM_OK;
+    if (p->megatron > 0)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "load: Megatron makes each rank's part of the model on the device itself");
+    if (p->zero == 3)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "load: with --zero 3 the model is made under deepspeed.zero.Init, which "
+                        "leaves each rank its part alone");
+    if (p->zero > 0 && p->load == PLM_LOAD_META)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "load: deepspeed.initialize moves the model to the device, which fails "
+                        "from the meta device; --zero 3 has its own way");
+    return PLM_OK;
+}
+
 static enum plm_status share_gpus(struct plm_parallel *p, struct plm_error *reterr)
 {
     struct plm_parallel chosen = *p;
@@ -253,6 +272,8 @@ enum plm_status mesh_complete(struct plm_parallel *p, struct plm_error *reterr)
         status = join_experts(p, reterr);
     if (!status)
         status = join_context(p, reterr);
+    if (!status)
+        status = check_load(p, reterr);
     return status ? status : check_options(p, reterr);
 }
 

@@ -122,6 +122,16 @@ static void all_experts(struct run *run, struct param *param)
         ghost_fail(&run->ghost, PLM_E_RANGE, "a parameter is too large");
 }
 
+/* add_tie() - once for each module, however often it runs */
+static void add_tie(struct run *run, name_id module, name_id param)
+{
+    for (size_t i = 0; i < run->tie_count; i++)
+        if (run->ties[i].module == module)
+            return;
+    arena_push(run->arena, run->ties, run->tie_count, run->tie_capacity,
+               ((struct tie){ module, param }));
+}
+
 static struct tensor *register_parameter(const struct op_owner *base,
                                          unsigned index,
                                          const char *name,
@@ -158,6 +168,8 @@ static struct tensor *register_parameter(const struct op_owner *base,
 
     bool tied = step->tie && is_weight(name);
 
+    if (tied)
+        add_tie(run, step->path, param.name);
     param.tied_at = tied ? step : NULL;
     if (!*number)
         *number = add_param(run, &param);

@@ -10,6 +10,8 @@
 
 #include "train/wrapper.h"
 
+const struct wrapper wrapper_tensor_parallel;
+
 static enum plm_status create(struct run *run, struct plm_error *reterr)
 {
     const struct plm_parallel *p = &run->strategy->parallel;
@@ -44,6 +46,8 @@ static void shard(struct run *run, struct param *p, struct list *wholes)
     int64_t ranks = run->strategy->parallel.tp, sizes[8];
     unsigned dim = p->shard == SHARD_ROW;
     struct list chunks = { 0 };
+    bool is_here = p->tensor && p->tensor->storage->allocation; /* or it comes for the while */
+    TENSOR_AUTO *whole = is_here ? NULL : tensor_new(g, p->dtype, p->dims, p->sizes);
 
     memcpy(sizes, p->sizes, sizeof sizes);
     sizes[dim] /= ranks;
@@ -58,12 +62,11 @@ static void shard(struct run *run, struct param *p, struct list *wholes)
     p->tensor = own;
 }
 
-static void wrap(struct run *run)
+/* split() - parallelize_module() */
+static void split(struct run *run)
 {
     struct ghost *g = &run->ghost;
-    struct leaf **grouped = arena_array(run->arena, struct leaf *, run->trained_count);
     struct list wholes = { 0 };
-    size_t count = 0;
 
     for (size_t i = 0; i < run->param_count; i++) {
         if (i > 0 && run->leaves[i].module != run->leaves[i - 1].module)
@@ -74,6 +77,19 @@ static void wrap(struct run *run)
             shard(run, &run->params[i], &wholes);
     }
     list_drop(run, &wholes);
+}
+
+static void wrap(struct run *run)
+{
+    struct leaf **grouped = arena_array(run->arena, struct leaf *, run->trained_count);
+    bool is_meta = run->strategy->parallel.load == PLM_LOAD_META;
+    struct schedule *schedule = is_meta ? params_off_device(run) : run->ghost.schedule;
+    size_t count = 0;
+
+    split(run);
+    params_on_device(run, schedule);
+    if (run->wrapper == &wrapper_tensor_parallel) /* fully_shard() would do it otherwise */
+        params_place(run);
     /* sharded and plain parameters are two groups of the optimizer: a foreach list cannot mix them */
     for (int plain = 0; plain < 2; plain++)
         for (size_t i = 0; i < run->trained_count; i++)
@@ -82,11 +98,12 @@ static void wrap(struct run *run)
     run->trained = grouped;
     for (size_t i = 0; i < count && grouped[i]->param->shard != SHARD_NONE; i++)
         run->group_end = i + 1;
-    g->path = 0;
+    run->ghost.path = 0;
 }
 
 const struct wrapper wrapper_tensor_parallel = {
     .mark = "tp_wrap",
     .create = create,
     .wrap = wrap,
+    .places = true,
 };

@@ -27,6 +27,8 @@ struct wrapper {
     enum plm_status (*create)(struct run *run, struct plm_error *reterr);
     void (*wrap)(struct run *run); /* after the model is loaded, before the optimizer is made */
     bool
+        places; /* wrap() brings what is not on the device there, once it is split; others want it there */
+    bool
         keeps_outputs; /* a stage of a pipeline must not let go of its outputs before their backward */
     /* Each may be NULL. */
     void (*before_optimizer)(struct run *run); /* when the script makes its optimizer */

@@ -88,6 +88,63 @@ static void every_rank_holds_a_padded_shard(void **state)
     }
 }
 
+/* ------------------------------------------------------------------ the host and the meta device */
+
+/* most_live_before() - the most that is live before the mark @name */
+static plm_bytes most_live_before(struct test_steps *f, const char *name)
+{
+    plm_bytes *bytes = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
+    plm_bytes live = 0, most = 0;
+
+    for (size_t i = 0; i < f->schedule.event_count; i++) {
+        const struct event *e = &f->schedule.events[i];
+
+        if (e->kind == EVENT_MARK && strcmp(f->schedule.marks[e->allocation].name, name) == 0)
+            return most;
+        if (e->kind == EVENT_ALLOC) {
+            bytes[e->allocation] = e->bytes;
+            live += e->bytes;
+        } else if (e->kind == EVENT_FREE) {
+            live -= bytes[e->allocation];
+        }
+        most = live > most ? live : most;
+    }
+    return 0;
+}
+
+static void a_model_that_is_not_loaded_whole_never_is(void **state)
+{
+    /* units: the first layer, two more, and the model's own `out` */
+    const plm_bytes first = 4 * (110 * 130 + 3 * 110), layer = 4 * (110 * 110 + 3 * 110);
+    const plm_bytes first_shard = 4 * (28 * 130 + 3 * 28), shard = 4 * (28 * 110 + 3 * 28);
+    const plm_bytes out_shard = 4 * (3 * 110), all = first_shard + 2 * shard + out_shard;
+    const struct {
+        struct plm_parallel parallel;
+        plm_bytes at_load, most;
+    } rows[] = {
+        { { .fsdp = 4 }, first + 2 * layer + 4 * 10 * 110, first + first_shard + 2 * layer + 4400 },
+        { { .fsdp = 4, .load = PLM_LOAD_HOST }, 0, first_shard + 2 * shard + layer },
+        { { .fsdp = 4, .load = PLM_LOAD_META }, 0, all },
+        /* it has 26 rows, which are made, and 28 when a layer is there: the weight of the last while all else is short */
+        { { .fsdp = 4, .load = PLM_LOAD_META, .rank = 3 },
+          0,
+          first_shard + shard + 4 * 26 * (110 + 3) + 4 * 28 * 110 },
+        { { .fsdp = 4, .load = PLM_LOAD_META, .cpu_offload = true }, 0, 0 },
+        /* of 14630 elements in the first layer and 12430 in another; one unit is there twice: as it comes, and flat */
+        { { .fsdp1 = 4, .load = PLM_LOAD_HOST }, 0, 4 * (3658 + 2 * 3108) + 2 * layer },
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct plm_strategy s = { .parallel = rows[i].parallel };
+        struct test_steps f;
+
+        assert_int_equal(test_steps_run(&f, network, &s), PLM_OK);
+        assert_int_equal(live_at(&f, "model_load"), rows[i].at_load);
+        assert_int_equal(most_live_before(&f, "fsdp_wrap"), rows[i].most);
+        arena_finish(&f.arena);
+    }
+}
+
 /* ------------------------------------------------------------------ what is refused */
 
 static void what_pytorch_refuses_is_refused(void **state)
@@ -108,6 +165,24 @@ static void what_pytorch_refuses_is_refused(void **state)
                                  "    - {as: y, call: model, in: x}\n"
                                  "    - {as: loss, op: sum, in: y}\n"
                                  "  out: loss\n";
+
+    static const char tied[] = "plimsoll: 1\n"
+                               "model: tied\n"
+                               "inputs: {x: {dtype: float32, shape: [4, 8]}}\n"
+                               "blocks:\n"
+                               "  model:\n"
+                               "    in: [x]\n"
+                               "    nodes:\n"
+                               "      - {as: y, op: linear, in: x, features: 8, name: fc}\n"
+                               "      - {as: y, op: linear, in: y, features: 8, bias: false,\n"
+                               "         name: out, tie: fc.weight}\n"
+                               "    out: y\n"
+                               "main:\n"
+                               "  in: [x]\n"
+                               "  nodes:\n"
+                               "    - {as: y, call: model, in: x}\n"
+                               "    - {as: loss, op: sum, in: y}\n"
+                               "  out: loss\n";
 
     test_steps_refused(&(struct plm_strategy){ .parallel = { .fsdp = 2 } }, scalar,
                        "'scale', which is a scalar");
@@ -143,6 +218,9 @@ static void what_pytorch_refuses_is_refused(void **state)
                        network, "not frozen as it is");
     test_steps_refused(&(struct plm_strategy){ .parallel = { .fsdp1 = 2, .fsdp = 2 } }, network,
                        "exclude each other");
+    test_steps_refused(&(struct plm_strategy){ .parallel = { .fsdp1 = 2, .load = PLM_LOAD_META } },
+                       tied,
+                       "load: from the meta device FullyShardedDataParallel makes 'fc.weight'");
 }
 
 int main(void)
@@ -152,6 +230,7 @@ int main(void)
 #include "fsdp-steps.def"
 #undef CASE
         cmocka_unit_test(every_rank_holds_a_padded_shard),
+        cmocka_unit_test(a_model_that_is_not_loaded_whole_never_is),
         cmocka_unit_test(what_pytorch_refuses_is_refused),
     };
 

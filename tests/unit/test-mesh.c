@@ -68,6 +68,33 @@ static void gpus_that_do_not_add_up_are_refused(void **state)
     assert_non_null(strstr(error.message, "make 4 for data parallelism; the strategy has 8"));
 }
 
+static void what_loads_its_own_part_is_told_no_place(void **state)
+{
+    static const struct {
+        struct plm_parallel parallel;
+        const char *why; /* NULL: it is accepted */
+    } rows[] = {
+        { { .megatron = 2, .load = PLM_LOAD_META }, "load: Megatron makes" },
+        { { .zero = 3, .gpus = 2, .load = PLM_LOAD_HOST }, "load: with --zero 3" },
+        { { .zero = 2, .gpus = 2, .load = PLM_LOAD_META }, "load: deepspeed.initialize" },
+        { { .zero = 2, .gpus = 2, .load = PLM_LOAD_HOST }, NULL },
+        { { .ddp = 2, .load = PLM_LOAD_META }, NULL },
+        { { .load = PLM_LOAD_HOST }, NULL },
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct plm_parallel p = rows[i].parallel;
+        struct plm_error error;
+
+        if (!rows[i].why) {
+            assert_int_equal(mesh_complete(&p, &error), PLM_OK);
+            continue;
+        }
+        assert_int_equal(mesh_complete(&p, &error), PLM_E_USAGE);
+        assert_non_null(strstr(error.message, rows[i].why));
+    }
+}
+
 static void a_rank_of_each_class_stands_for_it(void **state)
 {
     static const struct {
@@ -112,6 +139,7 @@ int main(void)
         cmocka_unit_test(parts_of_a_sequence_are_between_data_and_tensor_parallelism),
         cmocka_unit_test(what_a_model_leaves_is_for_data_parallelism),
         cmocka_unit_test(gpus_that_do_not_add_up_are_refused),
+        cmocka_unit_test(what_loads_its_own_part_is_told_no_place),
         cmocka_unit_test(a_rank_of_each_class_stands_for_it),
     };
 

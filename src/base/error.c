@@ -112,6 +112,8 @@ static unsigned half_steps(const char *word, const char *name, unsigned limit)
 
     if (d > 0 && begins(word, name)) /* "a100" is rather a100-40 than a10 */
         return 1;
+    if (d <= limit && d >= strlen(word)) /* every letter is another */
+        return UINT32_MAX;
     return d > limit && begins(name, word) ? 2 * limit : d > limit ? UINT32_MAX : 2 * d;
 }
 

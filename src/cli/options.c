@@ -18,6 +18,7 @@
     const struct words name = { name##_items, sizeof name##_items / sizeof *name##_items }
 
 LIST(words_assume, "ghostgpu");
+LIST(words_zero_stage, "1", "2", "3");
 LIST(words_stage, "document", "model", "graph", "schedule", "memory");
 LIST(words_sort,
      [SORT_NUMBER] = "number",
@@ -144,6 +145,27 @@ static enum plm_status unknown(const struct options *options,
                     command_at(command)->name);
 }
 
+/* ambiguous() - PLM_OK unless several options begin with @word */
+static enum plm_status ambiguous(const struct options *options,
+                                 unsigned command,
+                                 const char *word,
+                                 struct plm_error *reterr)
+{
+    enum { LISTED_MOST = 8 }; /* a message has room for these */
+    struct buf list = { .arena = options->arena };
+    size_t length = strcspn(word, "="), count = 0;
+
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        if (option_taken(&option_descs[i], command) &&
+            strncmp(option_descs[i].name, word, length) == 0 && ++count <= LISTED_MOST)
+            buf_printf(&list, "%s--%s", count > 1 ? ", " : "", option_descs[i].name);
+    if (count < 2)
+        return PLM_OK;
+    return plm_fail(reterr, PLM_E_USAGE, "option '--%.*s' is ambiguous: %s%s",
+                    (int)(length < 20 ? length : 20), word, buf_string(&list),
+                    count > LISTED_MOST ? ", …" : "");
+}
+
 /* which() - the row of an option whose argument is missing */
 static const struct option_desc *which(int code)
 {
@@ -174,20 +196,9 @@ static enum plm_status wrong(const struct options *options,
     if (strncmp(word, "--", 2) != 0)
         return plm_fail(reterr, PLM_E_USAGE, "'%.60s' is no option", word);
 
-    const char *first = NULL;
-    size_t length = strcspn(word + 2, "=");
+    enum plm_status status = ambiguous(options, command, word + 2, reterr);
 
-    for (size_t i = 0; i < OPTION_COUNT; i++) {
-        if (!option_taken(&option_descs[i], command) ||
-            strncmp(option_descs[i].name, word + 2, length) != 0)
-            continue;
-        if (first)
-            return plm_fail(reterr, PLM_E_USAGE, "option '--%.*s' is ambiguous: '--%s' or '--%s'",
-                            (int)(length < 60 ? length : 60), word + 2, first,
-                            option_descs[i].name);
-        first = option_descs[i].name;
-    }
-    return unknown(options, command, word + 2, reterr);
+    return status ? status : unknown(options, command, word + 2, reterr);
 }
 
 enum plm_status options_read(struct options *options,

@@ -108,7 +108,7 @@ struct option_desc {
 extern const struct option_desc option_descs[OPTION_COUNT];
 extern const char *const option_groups[GROUP_COUNT]; /* their headings */
 
-extern const struct words words_assume, words_stage, words_sort, words_color;
+extern const struct words words_assume, words_stage, words_sort, words_color, words_zero_stage;
 
 /* option_taken() - does the command with this number take the option */
 bool option_taken(const struct option_desc *desc, unsigned command);

@@ -81,8 +81,21 @@ enum plm_status read_COUNT(struct options *options,
     int64_t count;
 
     if (!units_parse_int(value, &count) || count < 1)
-        return refuse(desc, value, "a whole number from 1 to 9223372036854775807", reterr);
+        return refuse(desc, value, "a positive whole number, below 2^63", reterr);
     *MEMBER(options, desc, int64_t) = count;
+    return PLM_OK;
+}
+
+enum plm_status read_ZERO_STAGE(struct options *options,
+                                const struct option_desc *desc,
+                                const char *value,
+                                struct plm_error *reterr)
+{
+    size_t i = find_word(desc, value);
+
+    if (i == desc->words->count)
+        return refuse_word(options, desc, value, reterr);
+    *MEMBER(options, desc, int64_t) = (int64_t)i + 1;
     return PLM_OK;
 }
 

@@ -8,6 +8,7 @@ option_reader read_FLAG;          /* bool */
 option_reader read_TEXT;          /* const char * */
 option_reader read_INDEX;         /* int64_t, at least 0 */
 option_reader read_PERCENT;       /* double: "95%" and "95" are 0.95; above 0, at most 100% */
+option_reader read_ZERO_STAGE;    /* int64_t: the number of a word, from 1 */
 option_reader read_COUNT;         /* int64_t, at least 1 */
 option_reader read_POSITIVE_REAL; /* double, above 0 */
 option_reader read_SIZE;          /* plm_bytes */

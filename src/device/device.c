@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/units.h"
 #include "device/device.h"
 #include "device/measured.h"
 #include "device/verified.h"
@@ -119,10 +120,13 @@ static enum plm_status read_measured(const struct yaml_node *node,
     if (status != PLM_OK)
         return status;
     margin = measured_margin(&measured);
+
+    char text[UNITS_TEXT];
+
     if (margin.margin > TOTAL_MAX)
         return plm_fail_at(reterr, PLM_E_RANGE, node->at,
-                           "'measured' makes a margin of %llu bytes, more than any device has",
-                           (unsigned long long)margin.margin);
+                           "'measured' makes a margin of %s, more than any device has",
+                           units_format_bytes(margin.margin, text));
     device->uuid = measured.uuid;
     device->driver = measured.driver;
     if (verified) {

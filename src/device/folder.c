@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "device/device.h"
+#include "device/suggest.h"
 
 static const char suffix[] = ".yaml";
 enum { SUFFIX_LENGTH = sizeof suffix - 1, NAME_MAX_LENGTH = 64 };
@@ -95,10 +96,10 @@ enum plm_status device_find(const char *const *folders,
     size_t count;
 
     device_names(folders, folder_count, arena, &names, &count);
-    const char *near = error_nearest(name, names, count);
+    const char *near = suggest_devices(name, names, count, arena);
 
     if (near)
-        return plm_fail(reterr, PLM_E_USAGE, "unknown device '%.60s'; did you mean '%s'?", name,
+        return plm_fail(reterr, PLM_E_USAGE, "unknown device '%.60s'; did you mean %s?", name,
                         near);
     if (count == 0)
         return plm_fail(reterr, PLM_E_USAGE,

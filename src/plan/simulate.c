@@ -8,6 +8,7 @@
 #include "plan/simulate.h"
 #include "base/buf.h"
 #include "base/num.h"
+#include "base/units.h"
 
 enum {
     MICRO_BATCHES_TIGHT =
@@ -37,6 +38,16 @@ static enum plm_status set_framework(struct simulation *sim, struct plm_error *r
         buf_printf(&known, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " and ", all[i].name);
     return plm_fail(reterr, PLM_E_USAGE, "unknown framework '%s'; %s are known", name,
                     buf_string(&known));
+}
+
+static enum plm_status fail_outside(const struct simulation *sim, struct plm_error *reterr)
+{
+    char context[UNITS_TEXT], nccl[UNITS_TEXT], capacity[UNITS_TEXT];
+
+    return plm_fail(
+        reterr, PLM_E_USAGE, "the context of %s and NCCL's %s leave nothing of a capacity of %s",
+        units_format_bytes(sim->context, context), units_format_bytes(sim->nccl.usual, nccl),
+        units_format_bytes(sim->capacity, capacity));
 }
 
 static enum plm_status set_surroundings(struct simulation *sim, struct plm_error *reterr)
@@ -69,11 +80,7 @@ static enum plm_status set_surroundings(struct simulation *sim, struct plm_error
     sim->nccl = nccl_bytes(s);
     sim->has_device = sim->capacity > 0;
     if (sim->has_device && simulation_outside(sim) >= sim->capacity)
-        return plm_fail(
-            reterr, PLM_E_USAGE,
-            "the context of %llu bytes and NCCL's %llu leave nothing of a capacity of %llu",
-            (unsigned long long)sim->context, (unsigned long long)sim->nccl.usual,
-            (unsigned long long)sim->capacity);
+        return fail_outside(sim, reterr);
     return PLM_OK;
 }
 
@@ -317,11 +324,14 @@ static enum plm_status check_addresses(const struct simulation *sim, struct plm_
 {
     if (!sim->replay.out_of_memory || sim->has_device)
         return PLM_OK;
-    return plm_fail(reterr, PLM_E_RANGE,
-                    "the run needs more memory than there are addresses: a request of %llu bytes "
-                    "comes when %llu are reserved",
-                    (unsigned long long)memory_failure(sim->memory).requested,
-                    (unsigned long long)memory_stats(sim->memory)->now.reserved);
+    char request[UNITS_TEXT], reserved[UNITS_TEXT];
+
+    return plm_fail(
+        reterr, PLM_E_RANGE,
+        "the run needs more memory than there are addresses: a request of %s comes when "
+        "%s are reserved",
+        units_format_bytes(memory_failure(sim->memory).requested, request),
+        units_format_bytes(memory_stats(sim->memory)->now.reserved, reserved));
 }
 
 static enum plm_status run_all(const struct subject *subject,

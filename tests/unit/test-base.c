@@ -173,6 +173,7 @@ static void the_nearest_name_is_found_and_none_when_all_are_far(void **state)
     assert_string_equal(error_nearest("a100", devices, 4), "a100-40");
     assert_string_equal(error_nearest("T4", devices, 4), "t4");
     assert_string_equal(error_nearest("a10-24", devices, 4), "a10");
+    assert_null(error_nearest("0", (const char *const[]){ "1", "2" }, 2));
     assert_null(error_nearest("linear", names, 0));
 }
 

@@ -67,6 +67,38 @@ static void an_a100_is_as_cuda_reports_it(void **state)
     arena_finish(&arena);
 }
 
+static void a_devices_family_is_suggested(void **state)
+{
+    static const struct {
+        const char *word, *near;
+    } cases[] = {
+        { "h100-80", "did you mean 'h100', 'h100-nvl' or 'h100-pcie'?" },
+        { "NVIDIA H100", "did you mean 'h100', 'h100-nvl' or 'h100-pcie'?" },
+        { "H100-NVL-94GB", "did you mean 'h100-nvl'?" },
+        { "a100", "did you mean 'a100-40' or 'a100-80'?" },
+        { "a100-80gb", "did you mean 'a100-80'?" },
+        { "A100-SXM4-80GB", "did you mean 'a100-40' or 'a100-80'?" },
+        { "NVIDIA GeForce RTX 4090", "did you mean 'rtx4090'?" },
+        { "3080", "did you mean 'rtx3080'" },
+        { "l40", "did you mean 'l40s'?" },
+        { "Tesla T4", "did you mean 't4'?" },
+        { "h20o", "did you mean 'h200'?" },
+        { "quantum", "`plimsoll devices` lists the known ones" },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct arena arena = { 0 };
+        struct plm_device device;
+        struct plm_error error = { 0 };
+
+        assert_int_equal(device_find(folders, FOLDER_COUNT, cases[i].word, &arena, &device, &error),
+                         PLM_E_USAGE);
+        if (!strstr(error.message, cases[i].near))
+            fail_msg("%s: %s", cases[i].word, error.message);
+        arena_finish(&arena);
+    }
+}
+
 static void a_misspelt_name_gets_the_nearest(void **state)
 {
     struct arena arena = { 0 };
@@ -153,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_built_in_profile_is_read_under_its_file_name),
         cmocka_unit_test(an_a100_is_as_cuda_reports_it),
+        cmocka_unit_test(a_devices_family_is_suggested),
         cmocka_unit_test(a_misspelt_name_gets_the_nearest),
         cmocka_unit_test(a_file_of_ones_own_is_read),
         cmocka_unit_test(errors_say_line_and_column),

@@ -140,7 +140,7 @@ static void numbers_that_no_run_has_are_refused(void **state)
                    "accumulate: the number of micro-batches is from 1 to 2147483647");
     assert_refused(&f, (struct plm_strategy){ .batch = INT64_C(1) << 42 },
                    "the run needs more memory than there are addresses: a request of "
-                   "13792273858822144 bytes comes when 218103808 are reserved");
+                   "12.25 PiB comes when 208.00 MiB are reserved");
     arena_finish(&f.arena);
 }
 

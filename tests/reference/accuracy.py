@@ -48,7 +48,7 @@ def summary(rows, groups=None):
            '| every step exact |', '|---|---|---|---|---|---|---|---|---|']
     files = {'one.jsonl': 'PyTorch 2.15', 'older.jsonl': 'PyTorch 2.11', 'many.jsonl': 'several GPUs, more models',
              'more.jsonl': 'rarer configurations, PyTorch 2.15 to 2.6',
-             'parallel.jsonl': 'a rank of DDP with a static graph, of context or of expert parallelism',
+             'parallel.jsonl': 'a rank of DDP with a static graph, of context or of expert parallelism, or of a model that is split off the device',
              'deepspeed.jsonl': "a rank under DeepSpeed's ZeRO", 'megatron.jsonl': 'a rank of Megatron'}
     groups = groups or {'plain': 'plain', 'cudnn': 'cuDNN decides'}
     titles = {(f, g): f'{files[f]}, {groups[g]}' for g in groups for f in files}

@@ -23,6 +23,11 @@ enum {
 };
 static const double WATCHDOG = 30;
 
+/* struct facts - numbers that a child tells of the GPU, as CUDA has them */
+struct facts {
+    int runtime, capability_major, capability_minor, processors, threads, ecc, compute_mode;
+};
+
 /* struct run - one calibration in progress */
 struct run {
     const struct calibrate_options *options;
@@ -35,6 +40,7 @@ struct run {
     size_t skipped_count, skipped_capacity;
     struct fit_point *points; /* used: free memory, until finish_fit() */
     size_t point_count, point_capacity;
+    struct facts facts;
     const char *at; /* what the child does */
     unsigned steps;
     plm_bytes free_bytes, others;
@@ -70,47 +76,67 @@ static void progress(struct run *run, const char *what)
 
 /* ------------------------------------------------------------------ what a child says */
 
+/* A fact is a text of the GPU's identity, or a number. */
+static const struct {
+    const char *key;
+    size_t offset, room;
+} text_facts[] = {
+    { "name", offsetof(struct cuda_identity, name), CUDA_NAME_TEXT },
+    { "uuid", offsetof(struct cuda_identity, uuid), CUDA_UUID_TEXT },
+    { "cuda", offsetof(struct cuda_identity, cuda), CUDA_VERSION_TEXT },
+    { "driver", offsetof(struct cuda_identity, driver), CUDA_VERSION_TEXT },
+};
+
+static const struct {
+    const char *key;
+    size_t offset;
+} number_facts[] = {
+    { "runtime", offsetof(struct facts, runtime) },
+    { "capability_major", offsetof(struct facts, capability_major) },
+    { "capability_minor", offsetof(struct facts, capability_minor) },
+    { "processors", offsetof(struct facts, processors) },
+    { "threads", offsetof(struct facts, threads) },
+    { "ecc", offsetof(struct facts, ecc) },
+    { "compute_mode", offsetof(struct facts, compute_mode) },
+};
+
 static bool hear_fact(struct run *run, const char *text)
 {
-    struct calibration *c = run->result;
-    char key[32], value[CUDA_NAME_TEXT];
-    int number;
+    char key[32], value[CUDA_NAME_TEXT] = ""; /* a driver may not tell the UUID */
 
-    if (sscanf(text, "%31s %127[^\n]", key, value) != 2)
-        return strncmp(text, "uuid ", 5) == 0; /* a driver that does not tell */
-    number = (int)strtol(value, NULL, 10);
-    if (strcmp(key, "name") == 0) {
-        snprintf(c->identity.name, sizeof c->identity.name, "%s", value);
-    } else if (strcmp(key, "uuid") == 0) {
-        snprintf(c->identity.uuid, sizeof c->identity.uuid, "%.*s", CUDA_UUID_TEXT - 1, value);
-    } else if (strcmp(key, "cuda") == 0) {
-        snprintf(c->identity.cuda, sizeof c->identity.cuda, "%.*s", CUDA_VERSION_TEXT - 1, value);
-    } else if (strcmp(key, "driver") == 0) {
-        snprintf(c->identity.driver, sizeof c->identity.driver, "%.*s", CUDA_VERSION_TEXT - 1,
-                 value);
-    } else if (strcmp(key, "runtime") == 0) {
-        char version[CUDA_VERSION_TEXT];
-
-        cuda_version(number, version);
-        c->measured.runtime = copy(run, version);
-    } else if (strcmp(key, "capability_major") == 0) {
-        c->capability = number * 10 + c->capability % 10;
-    } else if (strcmp(key, "capability_minor") == 0) {
-        c->capability = c->capability / 10 * 10 + number;
-    } else if (strcmp(key, "processors") == 0) {
-        c->processors = number;
-    } else if (strcmp(key, "threads") == 0) {
-        c->threads_per_processor = number;
-    } else if (strcmp(key, "ecc") == 0) {
-        c->measured.ecc = number != 0;
-    } else if (strcmp(key, "compute_mode") == 0) {
-        c->measured.compute_mode = number == CUDA_COMPUTE_MODE_DEFAULT      ? "default"
-                                   : number == CUDA_COMPUTE_MODE_PROHIBITED ? "prohibited"
-                                                                            : "exclusive process";
-    } else {
+    if (sscanf(text, "%31s %127[^\n]", key, value) < 1)
         return false;
-    }
-    return true;
+    for (size_t i = 0; i < sizeof text_facts / sizeof *text_facts; i++)
+        if (strcmp(key, text_facts[i].key) == 0) {
+            snprintf((char *)&run->result->identity + text_facts[i].offset, text_facts[i].room,
+                     "%s", value);
+            return true;
+        }
+    for (size_t i = 0; i < sizeof number_facts / sizeof *number_facts; i++)
+        if (strcmp(key, number_facts[i].key) == 0) {
+            *(int *)((char *)&run->facts + number_facts[i].offset) = (int)strtol(value, NULL, 10);
+            return true;
+        }
+    return false;
+}
+
+/* take_facts() - once a process has told all of them */
+static void take_facts(struct run *run)
+{
+    struct calibration *c = run->result;
+    const struct facts *f = &run->facts;
+    char version[CUDA_VERSION_TEXT];
+
+    cuda_version(f->runtime, version);
+    c->measured.runtime = copy(run, version);
+    c->capability = 10 * f->capability_major + f->capability_minor;
+    c->processors = f->processors;
+    c->threads_per_processor = f->threads;
+    c->measured.ecc = f->ecc != 0;
+    c->measured.compute_mode = f->compute_mode == CUDA_COMPUTE_MODE_DEFAULT ? "default"
+                               : f->compute_mode == CUDA_COMPUTE_MODE_PROHIBITED
+                                   ? "prohibited"
+                                   : "exclusive process";
 }
 
 static bool hear_figure(struct run *run, const char *text)
@@ -164,23 +190,29 @@ static bool hear_process(struct run *run, const char *text)
     return run->has_framework;
 }
 
+static bool hear_at(struct run *run, const char *text)
+{
+    progress(run, text);
+    return true;
+}
+
 /* hear() - one line; false: it is none that is known */
 static bool hear(struct run *run, const char *line)
 {
-    const char *rest;
+    static const struct {
+        const char *word;
+        bool (*hear)(struct run *run, const char *text);
+    } words[] = {
+        { "at", hear_at },   { "figure", hear_figure }, { "skip", hear_skip },
+        { "fit", hear_fit }, { "fact", hear_fact },     { "process", hear_process },
+    };
 
-    if ((rest = child_words_after(line, "at")))
-        return progress(run, rest), true;
-    if ((rest = child_words_after(line, "figure")))
-        return hear_figure(run, rest);
-    if ((rest = child_words_after(line, "skip")))
-        return hear_skip(run, rest);
-    if ((rest = child_words_after(line, "fit")))
-        return hear_fit(run, rest);
-    if ((rest = child_words_after(line, "fact")))
-        return hear_fact(run, rest);
-    if ((rest = child_words_after(line, "process")))
-        return hear_process(run, rest);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const char *text = child_words_after(line, words[i].word);
+
+        if (text)
+            return words[i].hear(run, text);
+    }
     return strcmp(line, "alive") == 0;
 }
 
@@ -321,8 +353,8 @@ static enum plm_status measure_context(struct run *run)
 
     progress(run, "context");
     status = hold_contexts(run, children, 1, seen);
-    if (status == PLM_OK && c->measured.compute_mode &&
-        strcmp(c->measured.compute_mode, "default") != 0)
+    take_facts(run);
+    if (status == PLM_OK && run->facts.compute_mode != CUDA_COMPUTE_MODE_DEFAULT)
         count = 1;
     if (status == PLM_OK)
         status = hold_contexts(run, children + 1, count - 1, seen + 1);

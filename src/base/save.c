@@ -84,40 +84,81 @@ static enum plm_status fill(int fd,
     return status;
 }
 
+/* struct place - where a file goes, and through which other one */
+struct place {
+    bool direct; /* into what exists, without a temporary file */
+    mode_t mode;
+    char target[PATH_MAX], temporary[PATH_MAX];
+};
+
+static enum plm_status find_place(const char *path, struct place *place, struct plm_error *reterr)
+{
+    struct stat old;
+    bool exists = stat(path, &old) == 0;
+
+    if (exists && S_ISDIR(old.st_mode))
+        return cannot(path, EISDIR, reterr);
+    if (!exists && errno != ENOENT)
+        return cannot(path, errno, reterr);
+    if (exists && access(path, W_OK) != 0) /* a rename would go around the file's own permissions */
+        return cannot(path, errno, reterr);
+    place->direct = exists && !S_ISREG(old.st_mode);
+    place->mode = permissions(exists ? &old : NULL);
+    if (exists ? !realpath(path, place->target)
+               : snprintf(place->target, PATH_MAX, "%s", path) >= PATH_MAX)
+        return cannot(path, exists ? errno : ENAMETOOLONG, reterr);
+    if (snprintf(place->temporary, PATH_MAX, "%s.XXXXXX", place->target) >= PATH_MAX)
+        return cannot(path, ENAMETOOLONG, reterr);
+    return PLM_OK;
+}
+
 enum plm_status save_file(const char *path,
                           const char *data,
                           size_t length,
                           struct plm_error *reterr)
 {
-    char target[PATH_MAX], temporary[PATH_MAX];
-    struct stat old;
-    bool exists = stat(path, &old) == 0;
-    enum plm_status status;
+    struct place place;
+    enum plm_status status = find_place(path, &place, reterr);
+    int fd;
 
-    if (exists && S_ISDIR(old.st_mode))
-        return cannot(path, EISDIR, reterr);
-    if (exists && !S_ISREG(old.st_mode))
+    if (status != PLM_OK)
+        return status;
+    if (place.direct)
         return save_direct(path, data, length, reterr);
-    if (!exists && errno != ENOENT)
-        return cannot(path, errno, reterr);
-    if (exists && access(path, W_OK) != 0) /* a rename would go around the file's own permissions */
-        return cannot(path, errno, reterr);
-    if (exists ? !realpath(path, target)
-               : snprintf(target, sizeof target, "%s", path) >= (int)sizeof target)
-        return cannot(path, exists ? errno : ENAMETOOLONG, reterr);
-    if (snprintf(temporary, sizeof temporary, "%s.XXXXXX", target) >= (int)sizeof temporary)
-        return cannot(path, ENAMETOOLONG, reterr);
-
-    int fd = mkostemp(temporary, O_CLOEXEC);
-
+    fd = mkostemp(place.temporary, O_CLOEXEC);
     if (fd < 0)
         return cannot(path, errno, reterr);
-    status = fill(fd, path, permissions(exists ? &old : NULL), data, length, reterr);
+    status = fill(fd, path, place.mode, data, length, reterr);
     if (close(fd) != 0 && status == PLM_OK)
         status = plm_fail(reterr, PLM_E_IO, "cannot write to %.160s: %s", path, strerror(errno));
-    if (status == PLM_OK && rename(temporary, target) != 0)
+    if (status == PLM_OK && rename(place.temporary, place.target) != 0)
         status = cannot(path, errno, reterr);
     if (status != PLM_OK)
-        unlink(temporary);
+        unlink(place.temporary);
+    return status;
+}
+
+enum plm_status save_try(const char *path, size_t length, struct plm_error *reterr)
+{
+    static const char nothing[4096];
+    struct place place;
+    enum plm_status status = find_place(path, &place, reterr);
+    int fd;
+
+    if (status != PLM_OK || place.direct)
+        return status;
+    fd = mkostemp(place.temporary, O_CLOEXEC);
+    if (fd < 0)
+        return cannot(path, errno, reterr);
+    unlink(place.temporary); /* it has bytes on the disk still, and is gone however this ends */
+    for (size_t left = length; left > 0 && status == PLM_OK;) {
+        size_t part = left < sizeof nothing ? left : sizeof nothing;
+
+        status = save_stream(fd, path, nothing, part, reterr);
+        left -= part;
+    }
+    if (status == PLM_OK && fsync(fd) != 0)
+        status = plm_fail(reterr, PLM_E_IO, "cannot write to %.160s: %s", path, strerror(errno));
+    close(fd);
     return status;
 }

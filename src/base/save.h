@@ -19,6 +19,13 @@ PLM_MUST_CHECK enum plm_status save_file(const char *path,
                                          size_t length,
                                          struct plm_error *reterr);
 
+/*
+ * save_try() - would save_file() with @length bytes go well: the folder is there and may be written to, and the disk has room
+ *
+ * Leaves nothing behind. What exists and is no regular file is only asked for its permission.
+ */
+PLM_MUST_CHECK enum plm_status save_try(const char *path, size_t length, struct plm_error *reterr);
+
 /* save_stream() - write to an open descriptor; PLM_E_IO on failure */
 PLM_MUST_CHECK enum plm_status save_stream(
     int fd, const char *name, const char *data, size_t length, struct plm_error *reterr);

@@ -29,6 +29,36 @@ enum plm_status answer_save(const char *path,
     return status;
 }
 
+/* Room that is asked for: no profile and no report is larger, and only the longest watch is. */
+enum { ROOM = 256 * 1024 };
+
+static enum plm_status stdout_closed(struct plm_error *reterr)
+{
+    return plm_fail(reterr, PLM_E_IO, "cannot write to standard output: it is closed");
+}
+
+enum exit_status answer_status(enum plm_status status, const struct plm_error *error)
+{
+    talk_error(error);
+    return status == PLM_E_USAGE ? EXIT_USAGE : EXIT_TROUBLE;
+}
+
+enum exit_status answer_try(const struct cli *cli, const char *file)
+{
+    sigset_t all, before;
+    struct plm_error error;
+    enum plm_status status;
+
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    if (file)
+        status = save_try(file, ROOM, &error);
+    else
+        status = cli->stdout_closed ? stdout_closed(&error) : PLM_OK;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return status == PLM_OK ? EXIT_FITS : answer_status(status, &error);
+}
+
 enum exit_status answer_write(const struct cli *cli,
                               const struct buf *answer,
                               enum exit_status status)
@@ -44,12 +74,9 @@ enum exit_status answer_write(const struct cli *cli,
     if (cli->options.output)
         written = answer_save(cli->options.output, buf_string(answer), answer->length, &error);
     else if (cli->stdout_closed)
-        written = plm_fail(&error, PLM_E_IO, "cannot write to standard output: it is closed");
+        written = stdout_closed(&error);
     else
         written = save_stream(STDOUT_FILENO, "standard output", buf_string(answer), answer->length,
                               &error);
-    if (written == PLM_OK)
-        return status;
-    talk_error(&error);
-    return written == PLM_E_USAGE ? EXIT_USAGE : EXIT_TROUBLE;
+    return written == PLM_OK ? status : answer_status(written, &error);
 }

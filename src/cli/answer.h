@@ -18,6 +18,16 @@ enum exit_status answer_write(const struct cli *cli,
                               const struct buf *answer,
                               enum exit_status status);
 
+/* answer_status() - report that an answer could not be written; its exit status */
+enum exit_status answer_status(enum plm_status status, const struct plm_error *error);
+
+/*
+ * answer_try() - could an answer be written to @file (NULL: to standard output); a failure is reported, and EXIT_FITS is none
+ *
+ * For what takes long: it is known before it begins.
+ */
+enum exit_status answer_try(const struct cli *cli, const char *file);
+
 /* answer_save() - save_file() with signals kept back meanwhile, so that an interruption leaves no half of a file */
 PLM_MUST_CHECK enum plm_status answer_save(const char *path,
                                            const char *data,

@@ -6,17 +6,16 @@
  */
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include "base/error.h"
-#include "base/save.h"
 #include "base/units.h"
 #include "cli/answer.h"
 #include "cli/calibrate_cudnn.h"
 #include "cli/folders.h"
+#include "cli/job.h"
 #include "cli/talk.h"
 #include "plimsoll/calibrate.h"
 #include "report/json.h"
@@ -45,22 +44,6 @@ static const char *profile_path(struct cli *cli, const char *folder, const char 
         return cli->options.output;
     buf_printf(&path, "%s/%s.yaml", folder, name);
     return buf_string(&path);
-}
-
-static enum plm_status save(const char *path,
-                            const struct plm_calibration *calibration,
-                            struct plm_error *reterr)
-{
-    sigset_t all, before;
-    size_t length;
-    const char *text = plm_calibration_profile(calibration, &length);
-    enum plm_status status;
-
-    sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, &before);
-    status = save_file(path, text, length, reterr);
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    return status;
 }
 
 /* ------------------------------------------------------------------ what is printed */
@@ -187,26 +170,43 @@ static enum exit_status keep(struct cli *cli,
     const char *path = profile_path(cli, folder, c->name);
     struct plm_error error;
     enum plm_status status;
+    size_t length;
+    const char *profile = plm_calibration_profile(calibration, &length);
     bool to_stdout = strcmp(path, "-") == 0;
 
     cli->options.output = NULL; /* the answer goes to standard output in any case */
     if (to_stdout) {
-        size_t length;
-        const char *profile = plm_calibration_profile(calibration, &length);
-
         buf_add(&text, profile, length);
         return answer_write(cli, &text, EXIT_FITS);
     }
-    status = save(path, calibration, &error);
-    if (status != PLM_OK) {
-        talk_error(&error);
-        return status == PLM_E_USAGE ? EXIT_USAGE : EXIT_TROUBLE;
-    }
+    status = answer_save(path, profile, length, &error);
+    if (status != PLM_OK)
+        return answer_status(status, &error);
     if (cli->options.json)
         print_json(c, path, &text);
     else
         print_text(c, path, &cli->arena, &text);
     return answer_write(cli, &text, EXIT_FITS);
+}
+
+/* try_outputs() - what would keep the profile or the report from being written is told before anything is measured */
+static enum exit_status try_outputs(struct cli *cli, const char *folder)
+{
+    const char *output = cli->options.output;
+    struct plm_error error;
+    enum plm_status status = PLM_OK;
+    enum exit_status exit_status = answer_try(cli, NULL);
+
+    if (exit_status != EXIT_FITS || (output && strcmp(output, "-") == 0))
+        return exit_status;
+    if (!output)
+        status = folder ? make_folders(&cli->arena, folder, &error)
+                        : plm_fail(&error, PLM_E_USAGE,
+                                   "neither XDG_CONFIG_HOME nor HOME says where profiles are kept; "
+                                   "-o FILE writes elsewhere");
+    if (status != PLM_OK)
+        return answer_status(status, &error);
+    return answer_try(cli, profile_path(cli, folder, "GPU"));
 }
 
 static enum exit_status run(struct cli *cli)
@@ -231,23 +231,21 @@ static enum exit_status run(struct cli *cli)
     };
     struct plm_calibration *calibration = NULL;
     struct plm_error error;
-    enum plm_status status = PLM_OK;
+    enum plm_status status;
     enum exit_status exit_status;
 
+    if (options.python && !job_can_run(options.python))
+        return talk_fail(plm_fail(&error, PLM_E_USAGE,
+                                  "--python: '%.120s' cannot be run: there is no such program",
+                                  options.python),
+                         &error);
+    exit_status = try_outputs(cli, folder);
+    if (exit_status != EXIT_FITS)
+        return exit_status;
     if (gmtime_r(&now, &utc))
         strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    if (!cli->options.output)
-        status = folder ? make_folders(&cli->arena, folder, &error)
-                        : plm_fail(&error, PLM_E_USAGE,
-                                   "neither XDG_CONFIG_HOME nor HOME says where profiles are kept; "
-                                   "-o FILE writes elsewhere");
-    if (status == PLM_OK)
-        status = plm_calibrate(&options, &calibration, &error);
+    status = plm_calibrate(&options, &calibration, &error);
     progress_finish(&progress);
-    if (status == PLM_E_IO) {
-        talk_error(&error);
-        return EXIT_TROUBLE;
-    }
     if (status != PLM_OK)
         return talk_fail(status, &error);
     exit_status = keep(cli, folder, calibration);

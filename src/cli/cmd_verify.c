@@ -25,6 +25,8 @@ enum {
     LADDER_PART = 16, /* rungs are this part of the batch apart */
 };
 
+static const plm_bytes CAPACITY_MOST = (plm_bytes)1 << 50; /* that a plan takes */
+
 /* struct verifying - one invocation */
 struct verifying {
     struct cli *cli;
@@ -39,28 +41,23 @@ struct verifying {
 
 /* ------------------------------------------------------------------ which GPU, which profile */
 
-/* ordinal_of() - N of --device local:N; 0 otherwise */
-static int ordinal_of(const char *device)
-{
-    const char *number = device && here_asked(device) ? strchr(device, ':') : NULL;
-    int64_t n;
-
-    return number && units_parse_int(number + 1, &n) && n >= 0 && n < GPUS_MAX ? (int)n : 0;
-}
-
 static enum plm_status find_gpu(struct verifying *v, struct plm_error *reterr)
 {
+    const char *device = v->cli->options.device;
     struct plm_gpu gpus[GPUS_MAX];
+    int64_t number = 0;
     size_t count = 0;
     enum plm_status status = plm_gpus(gpus, GPUS_MAX, &count, reterr);
 
-    v->ordinal = ordinal_of(v->cli->options.device);
+    if (status == PLM_OK && device && here_asked(device))
+        status = here_number(device, &number, reterr);
     if (status != PLM_OK)
         return status;
-    if ((size_t)v->ordinal >= count)
-        return plm_fail(reterr, PLM_E_DEVICE, "there is no GPU %d: there are %zu", v->ordinal,
-                        count);
-    v->gpu = gpus[v->ordinal];
+    if ((size_t)number >= count)
+        return plm_fail(reterr, PLM_E_DEVICE, "there is no GPU %lld: there are %zu",
+                        (long long)number, count);
+    v->ordinal = (int)number;
+    v->gpu = gpus[number];
     return PLM_OK;
 }
 
@@ -155,21 +152,44 @@ static enum plm_status fits(struct verifying *v,
 
 /* ------------------------------------------------------------------ which batches */
 
+static struct plm_search search_of(struct verifying *v)
+{
+    const struct options *o = &v->cli->options;
+
+    return (struct plm_search){ .strategy = v->strategy,
+                                .margin_share = o->margin_share,
+                                .margin_bytes = o->margin_bytes,
+                                .has_margin = o->has_margin,
+                                .reserve = o->reserve,
+                                .multiple_of = o->multiple_of,
+                                .max_batch = o->max_batch,
+                                .progress = progress_report,
+                                .progress_context = &v->progress };
+}
+
+/* check_search() - could a batch be looked for, on whatever GPU: its first candidate alone, where memory is no matter */
+static enum plm_status check_search(struct verifying *v, struct plm_error *reterr)
+{
+    struct plm_search search = search_of(v);
+    int64_t first = search.multiple_of > 0 ? search.multiple_of : 1;
+    struct plm_plan *plan;
+    enum plm_status status;
+
+    if (search.max_batch == 0 || search.max_batch > first)
+        search.max_batch = first;
+    search.strategy.capacity = CAPACITY_MOST;
+    status = plm_plan(v->model, &search, &plan, reterr);
+    if (status == PLM_OK)
+        plm_plan_destroy(plan);
+    return status;
+}
+
 /* largest_batch() - that a plan calls safe */
 static enum plm_status largest_batch(struct verifying *v,
                                      int64_t *ret_batch,
                                      struct plm_error *reterr)
 {
-    const struct options *o = &v->cli->options;
-    struct plm_search search = { .strategy = v->strategy,
-                                 .margin_share = o->margin_share,
-                                 .margin_bytes = o->margin_bytes,
-                                 .has_margin = o->has_margin,
-                                 .reserve = o->reserve,
-                                 .multiple_of = o->multiple_of,
-                                 .max_batch = o->max_batch,
-                                 .progress = progress_report,
-                                 .progress_context = &v->progress };
+    struct plm_search search = search_of(v);
     struct plm_plan *plan;
     enum plm_status status = plm_plan(v->model, &search, &plan, reterr);
 
@@ -216,7 +236,7 @@ static enum plm_status climb(struct verifying *v, int64_t batch, struct plm_erro
 
 static enum plm_status verify(struct verifying *v, struct plm_error *reterr)
 {
-    int64_t batch = v->cli->options.strategy.batch;
+    int64_t batch = v->strategy.batch;
     enum plm_status status = PLM_OK;
 
     if (batch == 0)
@@ -335,38 +355,62 @@ static enum exit_status answer(struct verifying *v)
 }
 
 /* check() - what chooses a batch says nothing where one is given */
-static enum plm_status check(const struct options *o, struct plm_error *reterr)
+static enum plm_status check(const struct options *o, int64_t batch, struct plm_error *reterr)
 {
     const char *chooser = o->has_margin      ? "--margin"
                           : o->reserve > 0   ? "--reserve"
                           : o->max_batch > 0 ? "--max-batch"
                                              : NULL;
 
-    if (o->strategy.batch > 0 && chooser)
+    if (batch > 0 && chooser)
         return plm_fail(reterr, PLM_E_USAGE,
-                        "%s and --batch do not go together: the batch is given, and none is chosen",
-                        chooser);
+                        "%s and %s do not go together: the batch is given, and none is chosen",
+                        chooser, o->strategy.batch > 0 ? "--batch" : "the batch of --deepspeed");
     return PLM_OK;
+}
+
+/* read_input() - all that can be wrong without a GPU */
+static enum plm_status read_input(struct verifying *v, struct plm_error *reterr)
+{
+    enum plm_status status = load_input(v->cli, &v->model, &v->strategy, reterr);
+
+    if (status == PLM_OK)
+        status = check(&v->cli->options, v->strategy.batch, reterr);
+    if (status != PLM_OK)
+        return status;
+    return v->strategy.batch > 0 ? load_check(v->model, &v->strategy, reterr)
+                                 : check_search(v, reterr);
+}
+
+/* find_device() - the GPU, and the profile that the plan is for */
+static enum plm_status find_device(struct verifying *v, struct plm_error *reterr)
+{
+    enum plm_status status = find_gpu(v, reterr);
+
+    if (status == PLM_OK)
+        status = load_here(v->cli, &v->cli->options, &v->strategy.device, reterr);
+    if (status == PLM_OK && !v->strategy.device)
+        status = find_profile(v, reterr);
+    return status;
 }
 
 static enum exit_status run(struct cli *cli)
 {
     struct verifying v = { .cli = cli };
     struct plm_error error;
-    enum plm_status status = check(&cli->options, &error);
+    enum plm_status status = read_input(&v, &error);
     enum exit_status exit_status;
 
+    if (status == PLM_OK) {
+        exit_status = answer_try(cli, cli->options.output);
+        if (exit_status != EXIT_FITS) {
+            plm_model_destroy(v.model);
+            return exit_status;
+        }
+        status = find_device(&v, &error);
+    }
     if (status == PLM_OK)
-        status = find_gpu(&v, &error);
-    if (status == PLM_OK)
-        status = load_strategy(cli, &v.strategy, &error);
-    if (status == PLM_OK && !v.strategy.device)
-        status = find_profile(&v, &error);
-    if (status == PLM_OK)
-        status = load_model(cli, &v.model, &error);
-    if (status != PLM_OK)
-        return talk_fail(status, &error);
-    status = verify(&v, &error);
+        status = verify(&v, &error);
     progress_finish(&v.progress);
     exit_status = status == PLM_OK ? answer(&v) : talk_fail(status, &error);
     plm_model_destroy(v.model);

@@ -3,10 +3,7 @@
  *
  * Here is what is asked: the job, the line, what is written at the end. watch_loop.c follows the job.
  */
-#include <errno.h>
-#include <libgen.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -20,6 +17,14 @@ enum { LARGEST_FILE = 1 << 30 };
 
 static const double INTERVAL = 0.5, INTERVAL_LEAST = 0.01, INTERVAL_MOST = 3600; /* seconds */
 static const double MARGIN_SHARE = 0.05; /* of the device's memory */
+
+/* struct watching - one invocation */
+struct watching {
+    struct cli *cli;
+    struct plm_model *model; /* NULL: the line is a figure, or there is none */
+    struct plm_strategy strategy;
+    struct watch_plan plan;
+};
 
 /* ------------------------------------------------------------------ what was asked */
 
@@ -57,8 +62,8 @@ static bool ends_in(const char *text, const char *ending)
     return length >= wanted && strcmp(text + length - wanted, ending) == 0;
 }
 
-/* check_output() - a file that cannot be written is told before the job, not after it */
-static enum plm_status check_output(struct cli *cli, struct plm_error *reterr)
+/* choose_format() - by the file's name, unless it is said */
+static enum plm_status choose_format(struct cli *cli, struct plm_error *reterr)
 {
     const char *path = cli->options.output;
 
@@ -73,11 +78,6 @@ static enum plm_status check_output(struct cli *cli, struct plm_error *reterr)
                         "--output: cannot tell the format of '%.80s'; accepted endings: .json, "
                         ".csv, or give --json or --csv",
                         path);
-    if (access(path, F_OK) != 0)
-        path = dirname(arena_copy(&cli->arena, path, strlen(path)));
-    if (access(path, W_OK) != 0)
-        return plm_fail(reterr, PLM_E_USAGE, "cannot create '%.160s': %s", cli->options.output,
-                        strerror(errno));
     return PLM_OK;
 }
 
@@ -130,51 +130,49 @@ static void plan_of_result(struct cli *cli,
     };
 }
 
-static enum plm_status plan_of_model(struct cli *cli,
-                                     const struct plm_watch_gpu *gpu,
-                                     const char *driver,
-                                     struct watch_plan *ret_plan,
-                                     struct plm_error *reterr)
+/* read_line() - the plan's line, or the model that it is to come from: all that can be wrong without a GPU */
+static enum plm_status read_line(struct watching *w, struct plm_error *reterr)
 {
-    struct plm_model *model;
-    struct plm_strategy strategy;
-    struct plm_estimate *estimate;
-    enum plm_status status = load_both(cli, &model, &strategy, reterr);
-
-    if (status != PLM_OK)
-        return status;
-    if (!strategy.device)
-        strategy.device = here_profile(cli, gpu->uuid, gpu->name, driver);
-    status = plm_estimate(model, &strategy, &estimate, reterr);
-    if (status == PLM_OK) {
-        const struct plm_result *result = plm_estimate_result(estimate);
-
-        talk_warnings(result->warnings, result->warning_count);
-        plan_of_result(cli, result, ret_plan);
-        plm_estimate_destroy(estimate);
-    }
-    plm_model_destroy(model);
-    return status;
-}
-
-static enum plm_status find_plan(struct cli *cli,
-                                 const struct plm_watch_result *seen,
-                                 struct watch_plan *ret_plan,
-                                 struct plm_error *reterr)
-{
+    struct cli *cli = w->cli;
     plm_bytes bytes;
 
-    *ret_plan = (struct watch_plan){ 0 };
-    if (cli->argument_count > 0)
-        return plan_of_model(cli, &seen->gpus[0], seen->driver, ret_plan, reterr);
+    if (cli->argument_count > 0) {
+        enum plm_status status = load_input(cli, &w->model, &w->strategy, reterr);
+
+        return status == PLM_OK ? load_check(w->model, &w->strategy, reterr) : status;
+    }
     if (!cli->options.plan)
         return PLM_OK;
     if (!units_parse_bytes(cli->options.plan, &bytes))
-        return plan_of_file(cli, ret_plan, reterr);
+        return plan_of_file(cli, &w->plan, reterr);
     if (bytes == 0)
         return plm_fail(reterr, PLM_E_USAGE, "--plan: 0 is not accepted; accepted: a size above 0");
-    *ret_plan =
+    w->plan =
         (struct watch_plan){ .source = "--plan", .device = bytes, .low = bytes, .high = bytes };
+    return PLM_OK;
+}
+
+/* plan_model() - the model's line on the GPU that is watched */
+static enum plm_status plan_model(struct watching *w,
+                                  const struct plm_watch_result *seen,
+                                  struct plm_error *reterr)
+{
+    struct plm_estimate *estimate;
+    enum plm_status status = load_here(w->cli, &w->cli->options, &w->strategy.device, reterr);
+
+    if (status != PLM_OK)
+        return status;
+    if (!w->strategy.device)
+        w->strategy.device =
+            here_profile(w->cli, seen->gpus[0].uuid, seen->gpus[0].name, seen->driver);
+    status = plm_estimate(w->model, &w->strategy, &estimate, reterr);
+    if (status != PLM_OK)
+        return status;
+    const struct plm_result *result = plm_estimate_result(estimate);
+
+    talk_warnings(result->warnings, result->warning_count);
+    plan_of_result(w->cli, result, &w->plan);
+    plm_estimate_destroy(estimate);
     return PLM_OK;
 }
 
@@ -220,17 +218,17 @@ static enum exit_status answer(struct cli *cli,
     return status == EXIT_FITS ? written : status;
 }
 
-static enum exit_status follow(struct cli *cli, struct plm_watch *watch)
+static enum exit_status follow(struct watching *w, struct plm_watch *watch)
 {
-    struct watch_plan plan;
+    struct cli *cli = w->cli;
     struct plm_error error;
-    enum plm_status status = find_plan(cli, plm_watch_result(watch), &plan, &error);
+    enum plm_status status = w->model ? plan_model(w, plm_watch_result(watch), &error) : PLM_OK;
 
     if (status != PLM_OK)
         return talk_fail(status, &error);
     struct watch_report report = {
         .result = plm_watch_result(watch),
-        .plan = &plan,
+        .plan = &w->plan,
         .interval = cli->options.interval != 0 ? cli->options.interval : INTERVAL,
         .margin_share = cli->options.has_margin ? cli->options.margin_share : MARGIN_SHARE,
         .margin_bytes = cli->options.margin_bytes,
@@ -242,22 +240,41 @@ static enum exit_status follow(struct cli *cli, struct plm_watch *watch)
     return began ? answer(cli, &report, ended) : ended;
 }
 
-static enum exit_status run(struct cli *cli)
+/* open_and_follow() - once the input is right */
+static enum exit_status open_and_follow(struct watching *w)
 {
-    struct plm_watch_options options = { .gpu = cli->options.gpu_id, .pid = cli->options.pid };
+    const struct options *o = &w->cli->options;
+    struct plm_watch_options options = { .gpu = o->gpu_id, .pid = o->pid };
     struct plm_watch *watch;
     struct plm_error error;
-    enum plm_status status = check(cli, &error);
+    enum plm_status status;
+    enum exit_status exit_status = EXIT_FITS;
 
-    if (status == PLM_OK)
-        status = check_output(cli, &error);
-    if (status == PLM_OK)
-        status = plm_watch_open(&options, &watch, &error);
+    if (o->output || w->cli->tail_count == 0) /* a command has standard output to itself */
+        exit_status = answer_try(w->cli, o->output);
+    if (exit_status != EXIT_FITS)
+        return exit_status;
+    status = plm_watch_open(&options, &watch, &error);
     if (status != PLM_OK)
         return talk_fail(status, &error);
-    enum exit_status exit_status = follow(cli, watch);
-
+    exit_status = follow(w, watch);
     plm_watch_destroy(watch);
+    return exit_status;
+}
+
+static enum exit_status run(struct cli *cli)
+{
+    struct watching w = { .cli = cli };
+    struct plm_error error;
+    enum plm_status status = check(cli, &error);
+    enum exit_status exit_status;
+
+    if (status == PLM_OK)
+        status = choose_format(cli, &error);
+    if (status == PLM_OK)
+        status = read_line(&w, &error);
+    exit_status = status == PLM_OK ? open_and_follow(&w) : talk_fail(status, &error);
+    plm_model_destroy(w.model);
     return exit_status;
 }
 

@@ -144,6 +144,18 @@ static enum plm_status of_gpu(struct cli *cli,
     return PLM_OK;
 }
 
+enum plm_status here_number(const char *name, int64_t *ret_number, struct plm_error *reterr)
+{
+    const char *number = name + strlen(local);
+
+    *ret_number = 0;
+    if (*number && (!units_parse_int(number + 1, ret_number) || *ret_number < 0))
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "--device: '%.40s' is not accepted; accepted: local or local:N, from 0",
+                        name);
+    return PLM_OK;
+}
+
 enum plm_status here_find(struct cli *cli,
                           const char *name,
                           const struct plm_device **ret_device,
@@ -151,14 +163,12 @@ enum plm_status here_find(struct cli *cli,
 {
     struct plm_gpu gpus[GPUS_MAX];
     struct plm_device_list list;
-    const char *number = name + strlen(local);
     int64_t n = 0;
     size_t gpu_count = 0;
+    enum plm_status status = here_number(name, &n, reterr);
 
-    if (*number && (!units_parse_int(number + 1, &n) || n < 0))
-        return plm_fail(reterr, PLM_E_USAGE,
-                        "--device: '%.40s' is not accepted; accepted: local or local:N, from 0",
-                        name);
+    if (status != PLM_OK)
+        return status;
     plm_devices(cli->context, &list);
     if (plm_gpus(gpus, GPUS_MAX, &gpu_count, reterr) != PLM_OK || gpu_count == 0)
         return without_gpu(cli, &list, ret_device, reterr);

@@ -7,6 +7,11 @@
 /* here_asked() - does @name ask for the GPU here: "local", or "local:N" */
 bool here_asked(const char *name);
 
+/* here_number() - N of "local:N", 0 of "local" */
+PLM_MUST_CHECK enum plm_status here_number(const char *name,
+                                           int64_t *ret_number,
+                                           struct plm_error *reterr);
+
 /*
  * here_find() - the calibrated profile of the GPU that "local" or "local:N" means
  *

@@ -2,10 +2,14 @@
 /* cli/job.c - starts a program, passes signals on to it and waits for it */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +21,31 @@ enum { EXIT_CANNOT_RUN = 127 };
 
 static const int watched[] = { SIGINT,  SIGTERM, SIGHUP,   SIGQUIT, SIGUSR1,
                                SIGUSR2, SIGCHLD, SIGWINCH, SIGTSTP };
+
+static bool is_program(const char *path)
+{
+    struct stat info;
+
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
+}
+
+bool job_can_run(const char *word)
+{
+    const char *path = getenv("PATH");
+    char file[PATH_MAX];
+
+    if (strchr(word, '/') || !path)
+        return is_program(word);
+    for (size_t length; *path; path += length + (path[length] == ':')) {
+        int wrote;
+
+        length = strcspn(path, ":");
+        wrote = snprintf(file, sizeof file, "%.*s/%s", (int)length, length ? path : ".", word);
+        if (wrote < (int)sizeof file && is_program(file))
+            return true;
+    }
+    return false;
+}
 
 enum plm_status job_begin(struct job *job, struct plm_error *reterr)
 {

@@ -28,6 +28,9 @@ enum job_event {
     JOB_SUSPEND, /* the terminal asks to stop for now: call job_suspend() */
 };
 
+/* job_can_run() - is @word a program, by its path or in PATH */
+bool job_can_run(const char *word);
+
 /* job_begin() - from here on signals are read; processes whose parents end become children of this one */
 PLM_MUST_CHECK enum plm_status job_begin(struct job *job, struct plm_error *reterr);
 

@@ -1,7 +1,7 @@
 /*
  * cli/main.c - find the command, read its options, run it
  *
- * The environment is read by the program alone: here (NO_COLOR, TERM) and in folders.c; the library never sees it.
+ * The environment is read by the program alone: here (NO_COLOR, TERM), in folders.c and in job.c (PATH); the library never sees it.
  */
 #include <errno.h>
 #include <fcntl.h>

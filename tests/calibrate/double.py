@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import struct
 import subprocess
 import tempfile
@@ -71,10 +72,12 @@ class Double:
                 'PLM_DOUBLE_NVML': str(self.folder / 'nvml'),
                 'XDG_CONFIG_HOME': str(self.folder / 'config'), **more}
 
-    def start(self, *args, **more):
+    def start(self, *args, room=resource.RLIM_INFINITY, **more):
+        """`room` is the most bytes of a file that it may write."""
         self.state.unlink(missing_ok=True)
         return subprocess.Popen([PROGRAM, *args], env=self.environment(**more), text=True, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder, start_new_session=True)
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder, start_new_session=True,
+                                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY)))
 
     def run(self, *args, timeout=120, **more):
         child = self.start(*args, **more)

@@ -87,8 +87,9 @@ class Failures(unittest.TestCase):
         self.fails(double, double.calibrate('--quick'), 'out of memory on the GPU')
 
     def test_bad_options_are_usage(self):
-        double = Double()
-        for args in (['--max-fill', '0'], ['--max-fill', '101%'], ['--device', 'x'], ['--watchdog', '0'], ['extra']):
+        """Also where there is no GPU, which is then not even looked for."""
+        double = Double(devices=0)
+        for args in (['--max-fill', '0'], ['--max-fill', '101%'], ['--device', 'x'], ['--watchdog', '0'], ['extra'], ['--python', 'no-such']):
             done = double.calibrate(*args)
             self.assertEqual(done.status, 2, args)
             self.assertRegex(done.err, MESSAGE)
@@ -194,12 +195,27 @@ class Failures(unittest.TestCase):
     # -------------------------------------------------------------- files
 
     def test_a_profile_that_cannot_be_written(self):
+        """It is told before anything is measured."""
         double = Double()
-        done = double.calibrate('--quick', '-o', '/no/such/folder/x.yaml')
-        self.assertEqual(done.status, 2)
+        (double.folder / 'loop').symlink_to('loop')
+        for file in ('/no/such/folder/x.yaml', '.', 'settings/x.yaml', 'loop'):
+            done = double.calibrate('--quick', '-o', file)
+            self.assertEqual(done.status, 2)
+            self.assertRegex(done.err, MESSAGE)
+            self.assertIn(f"cannot create '{file}'", done.err)
+            self.assertFalse(double.state.exists())
+            self.assertEqual(double.profiles(), [])
+        before = sorted(double.folder.iterdir())
+        for words in (['-o', 'x.yaml'], []):
+            done = double.calibrate('--quick', *words, room=128 << 10)
+            self.assertEqual(done.status, 3)
+            self.assertIn('cannot write to', done.err)
+            self.assertFalse(double.state.exists())
+        self.assertEqual(sorted(p for p in double.folder.iterdir() if p.name != 'config'), before)
         self.assertEqual(double.profiles(), [])
         done = double.calibrate('--quick', '-o', '/dev/full')
         self.assertEqual(done.status, 3)
+        shutil.rmtree(double.folder / 'config')
         (double.folder / 'config').write_text('no folder')
         done = double.calibrate('--quick')
         self.assertEqual(done.status, 3)

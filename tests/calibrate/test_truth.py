@@ -300,8 +300,12 @@ class Truth(unittest.TestCase):
             self.assertEqual(done.all('framework'), [])
             self.assertTrue([s for s in done.report['skipped'] if s.startswith('framework: ') and reason in s],
                             done.report['skipped'])
-        done = measured('--quick', '--python', 'no-such-python')
-        self.assertTrue([s for s in done.report['skipped'] if 'cannot be run' in s])
+        double = Double()
+        for python in ('no-such-python', '/no/such/python', str(double.folder / 'settings'), '/tmp'):
+            done = double.calibrate('--quick', '--python', python)
+            self.assertEqual(done.status, 2)
+            self.assertIn(f"--python: '{python}' cannot be run", done.err)
+            self.assertFalse(double.state.exists())
 
     def test_a_python_that_hangs_is_ended(self):
         double = Double()

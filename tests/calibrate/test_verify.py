@@ -278,6 +278,48 @@ class Verify(unittest.TestCase):
         self.assertEqual(done.report['device'], 't4')
         self.assertIsNone(done.report['profile'])
 
+    def test_input_is_checked_before_the_gpu_is_asked(self):
+        double = Double(devices=0)
+        (double.folder / 'fixed.json').write_text('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 9}}')
+        (double.folder / 'open.json').write_text('{"zero_optimization": {"stage": 1}}')
+        for args, words in (
+                (['no-such-model', '--batch', '2'], 'no-such-model'),
+                (['no-such-model', '--device', 'local'], 'no-such-model'),
+                (['mlp', '--batch', '2', '--tp', '3'], ''),
+                (['mlp', '--set', 'widht=3'], 'widht'),
+                (['mlp', '--set', 'widht=3', '--batch', '2'], 'widht'),
+                (['mlp', '--tp', '3'], ''),
+                (['mlp', '--multiple-of', '8', '--max-batch', '4'], 'no multiple of 8'),
+                (['mlp', '--device', 'no-such'], 'no-such'),
+                (['mlp', '--device', 'local:x'], 'local:N'),
+                (['mlp', '--deepspeed', 'fixed.json', '--device', 'local'], 'fixed.json'),
+                (['mlp', '--deepspeed', 'none.json'], 'none.json'),
+                (['mlp', '--deepspeed', 'open.json', '--gpus', '2', '--margin', '1GiB', '--batch', '2'], '--margin and --batch'),
+                (['mlp', '--batch', '2', '--allocator', 'nonsense:1'], 'nonsense'),
+                (['mlp', '-o', '/no/such/file'], "cannot create '/no/such/file'"),
+                (['mlp', '-o', '.'], "cannot create '.'")):
+            for where in ({}, {'LD_LIBRARY_PATH': ''}):
+                done = double.run('verify', *args, **where)
+                self.assertEqual((done.status, done.out), (2, ''), f'{args}: {done.err}')
+                self.assertIn(words, done.err)
+                self.assertFalse(double.state.exists(), args)
+        self.assertEqual(double.run('verify', 'mlp').status, 3)
+        done = double.run('verify', 'mlp', '-o', 'out.json', room=128 << 10)
+        self.assertEqual(done.status, 3)
+        self.assertIn('cannot write to out.json', done.err)
+        self.assertFalse((double.folder / 'out.json').exists())
+
+    def test_the_batch_of_a_deepspeed_file(self):
+        double = self.calibrated(total='8GiB')
+        (double.folder / 'fixed.json').write_text('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}}')
+        more = ['--gpus', '2', '--deepspeed', 'fixed.json']
+        done = double.run('verify', *MODEL, *more, '--max-fill', '100%', '--json')
+        self.assertPlayed(done, 'holds', 0)
+        self.assertEqual(done.report['batch'], 4)
+        done = double.run('verify', *MODEL, *more, '--margin', '1GiB')
+        self.assertEqual(done.status, 2)
+        self.assertIn('--margin and the batch of --deepspeed do not go together', done.err)
+
     def test_refusals(self):
         double = self.calibrated()
         for args, status, words in (

@@ -2,9 +2,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -104,11 +106,43 @@ static void what_cannot_be_created_is_a_mistake_of_usage(void **state)
     assert_non_null(strstr(error.message, strerror(EISDIR)));
 }
 
+static void a_file_is_tried_and_nothing_is_left(void **state)
+{
+    struct rlimit limit, small;
+    struct plm_error error;
+
+    assert_int_equal(save_try(in_folder("file"), 10000, NULL), PLM_OK);
+    assert_int_equal(entries(), 0);
+    assert_int_equal(save_file(in_folder("file"), "old", 3, NULL), PLM_OK);
+    assert_int_equal(save_try(in_folder("file"), 10000, NULL), PLM_OK);
+    assert_holds("file", "old");
+
+    assert_int_equal(save_try(in_folder("no/such"), 1, &error), PLM_E_USAGE);
+    assert_non_null(strstr(error.message, strerror(ENOENT)));
+    assert_int_equal(save_try(folder, 1, &error), PLM_E_USAGE);
+    assert_non_null(strstr(error.message, strerror(EISDIR)));
+    assert_int_equal(save_try("/dev/null", 1, &error), PLM_OK);
+
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = (struct rlimit){ .rlim_cur = 5000, .rlim_max = limit.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    enum plm_status status = save_try(in_folder("file"), 10000, &error);
+
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_int_equal(status, PLM_E_IO);
+    assert_non_null(strstr(error.message, strerror(EFBIG)));
+    assert_holds("file", "old");
+    assert_int_equal(entries(), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_file_is_made_and_replaced, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_link_is_followed, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_file_is_tried_and_nothing_is_left, make_folder,
+                                        remove_folder),
         cmocka_unit_test(a_full_disk_is_no_success),
         cmocka_unit_test_setup_teardown(what_cannot_be_created_is_a_mistake_of_usage, make_folder,
                                         remove_folder),

@@ -367,6 +367,9 @@ for words, text in (
         (('--json', '--', 'true'), 'need -o FILE'),
         (('-o', 'out.txt', '--', 'true'), 'accepted endings: .json, .csv'),
         (('-o', 'no/such/out.csv', '--', 'touch', 'started'), "cannot create 'no/such/out.csv'"),
+        (('--csv', '-o', '.', '--', 'touch', 'started'), "cannot create '.'"),
+        (('mlp', '--device', 'local:x', '--', 'touch', 'started'), 'local:N'),
+        (('mlp', '--tp', '3', '--', 'touch', 'started'), ''),
         (('--interval', '0.001', '--', 'true'), 'from 0.01 to 3600'),
         (('--interval', '0', '--', 'true'), '--interval'),
         (('--interval', '4000', '--', 'true'), 'from 0.01 to 3600'),
@@ -377,6 +380,8 @@ for words, text in (
         (('true',), 'needs --pid P or -- COMMAND')):
     run = watch(A100, *words)
     check(run.returncode == 2 and text in run.stderr and run.stdout == '', f'refuses {" ".join(words)}', f'{run.returncode} {run.stderr}')
+    run = watch(A100, *words, double='nothing')
+    check(run.returncode == 2 and text in run.stderr, f'also without a GPU: {" ".join(words)}', f'{run.returncode} {run.stderr}')
 check(not os.path.exists('started'), 'no command was started')
 if os.path.exists('/dev/full'):
     run = watch(A100, '--csv', '-o', '/dev/full', '--', 'true')

@@ -1,5 +1,6 @@
 /*
- * base/arena.c - memory with one lifetime: a list of chunks, each twice as large as the last
+ * base/arena.c - memory with one lifetime: a list of chunks, small ones from the heap, each twice as large as the last, then
+ * large ones from the system
  *
  * Invariant: chunks are zeroed where they have not been handed out, so arena_alloc() need not clear.
  */
@@ -9,14 +10,16 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/pages.h"
 
-enum { CHUNK_FIRST = 16 * 1024, CHUNK_LAST = 4 * 1024 * 1024 };
+/* with their heads */
+enum { CHUNK_FIRST = 16 * 1024, CHUNK_HEAP_MOST = 64 * 1024, CHUNK_LARGE = 2 * PAGES_UNIT };
 /* Longer arrays grow fourfold: room that is never used costs no memory, but copies do. */
 enum { GROW_FAST = 64 * 1024 };
 
 struct arena_chunk {
     struct arena_chunk *older;
-    size_t size; /* of data */
+    size_t size; /* with this head */
     alignas(max_align_t) char data[];
 };
 
@@ -33,26 +36,39 @@ void arena_set_handler(void (*handler)(size_t bytes))
     out_of_memory = handler ? handler : report_and_abort;
 }
 
-static void add_chunk(struct arena *arena, size_t least)
+/* chunk_size() - of the next chunk, with its head and room for @least bytes */
+static size_t chunk_size(const struct arena *arena, size_t least)
 {
     size_t size = arena->chunks ? arena->chunks->size * 2 : CHUNK_FIRST;
+    size_t needed = least + sizeof(struct arena_chunk);
 
-    if (size > CHUNK_LAST)
-        size = CHUNK_LAST;
-    if (size < least)
-        size = least;
-    struct arena_chunk *chunk =
-        size <= SIZE_MAX - sizeof *chunk ? calloc(1, sizeof *chunk + size) : NULL;
+    if (size <= CHUNK_HEAP_MOST && needed <= CHUNK_HEAP_MOST)
+        return size > needed ? size : needed;
+    return needed > CHUNK_LARGE ? (needed + PAGES_UNIT - 1) / PAGES_UNIT * PAGES_UNIT : CHUNK_LARGE;
+}
+
+static void add_chunk(struct arena *arena, size_t least)
+{
+    size_t size = chunk_size(arena, least);
+    struct arena_chunk *chunk = size <= CHUNK_HEAP_MOST ? calloc(1, size) : pages_take(size);
 
     if (!chunk) {
-        out_of_memory(size);
+        out_of_memory(least);
         abort(); /* the handler must not return */
     }
     chunk->older = arena->chunks;
     chunk->size = size;
     arena->chunks = chunk;
     arena->next = chunk->data;
-    arena->end = chunk->data + size;
+    arena->end = (char *)chunk + size;
+}
+
+static void drop_chunk(struct arena_chunk *chunk)
+{
+    if (chunk->size <= CHUNK_HEAP_MOST)
+        free(chunk);
+    else
+        pages_give(chunk, chunk->size);
 }
 
 void *arena_alloc(struct arena *arena, size_t count, size_t size, size_t alignment)
@@ -106,7 +122,7 @@ void arena_reset(struct arena *arena)
         struct arena_chunk *chunk = newest->older;
 
         newest->older = chunk->older;
-        free(chunk);
+        drop_chunk(chunk);
     }
     memset(newest->data, 0, (size_t)(arena->next - newest->data));
     arena->next = newest->data;
@@ -118,7 +134,7 @@ void arena_finish(struct arena *arena)
         struct arena_chunk *chunk = arena->chunks;
 
         arena->chunks = chunk->older;
-        free(chunk);
+        drop_chunk(chunk);
     }
     *arena = (struct arena){ 0 };
 }

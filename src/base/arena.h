@@ -49,6 +49,14 @@ void *arena_grow(
         (items)[(count)++] = __VA_ARGS__;                                                          \
     } while (0)
 
+/* arena_reserve() - room for @more items behind the @count that a growing array has */
+#define arena_reserve(arena, items, count, capacity, more)                                         \
+    do {                                                                                           \
+        while ((capacity) - (count) < (more))                                                      \
+            (items) =                                                                              \
+                arena_grow(arena, items, &(capacity), sizeof *(items), alignof(max_align_t));      \
+    } while (0)
+
 /* arena_reset() - everything handed out becomes invalid; the newest chunk is kept for reuse */
 void arena_reset(struct arena *arena);
 

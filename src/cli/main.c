@@ -15,7 +15,6 @@
 #include "cli/answer.h"
 #include "cli/docs.h"
 #include "cli/folders.h"
-#include "cli/heap.h"
 #include "cli/help.h"
 #include "cli/readers.h"
 #include "cli/talk.h"
@@ -198,7 +197,6 @@ int main(int argc, char **argv)
     enum exit_status status;
 
     arena_set_handler(no_memory);
-    heap_keep();
     signal(SIGXFSZ, SIG_IGN); /* a write that is too large fails instead, and its file is removed */
     cli.options.arena = &cli.arena;
     cli.context = plm_context_create();

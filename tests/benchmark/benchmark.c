@@ -13,7 +13,6 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "cli/heap.h"
 #include "ghost/ghost.h"
 #include "memory/capacity.h"
 #include "memory/replay.h"
@@ -223,7 +222,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: benchmark MODELS-FOLDER DEVICES-FOLDER [MODEL]\n");
         return 2;
     }
-    heap_keep();
     models_folder = argv[1];
     devices_folder = argv[2];
     if (argc > 3) {

@@ -9,7 +9,6 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "cli/heap.h"
 #include "plimsoll/plimsoll.h"
 
 enum { REPEATS = 3, SHORT = 40, LONG = 10 * SHORT };
@@ -91,7 +90,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: compare MODELS-FOLDER DEVICES-FOLDER\n");
         return 2;
     }
-    heap_keep();
     plm_context_add_models(context, argv[1]);
     plm_context_add_devices(context, argv[2]);
     printf("model          strategies/s   KiB after %d   KiB after %d\n", SHORT, LONG);

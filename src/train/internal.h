@@ -70,6 +70,7 @@ struct run;
 struct wrapper;
 struct pipeline;
 struct module;
+struct micro_batch;
 
 /* struct list - a Python list of tensors */
 struct list {
@@ -105,7 +106,7 @@ struct scaler {
     struct tensor *scale, *growth_tracker, *found_inf;
 };
 
-/* struct step_extent - the event and the last allocation before a step */
+/* struct step_extent - the event and the last allocation before a step, or a micro-batch */
 struct step_extent {
     size_t event;
     uint32_t allocation;
@@ -160,6 +161,8 @@ struct run {
     /* loop */
     struct step_extent last_step; /* where its events and allocations begin; event 0: no step yet */
     bool repeated;                /* is the last step a copy of the one before? */
+    const struct micro_batch
+        *first_micro; /* the first of all, for the first of later steps; NULL: they are run */
     int32_t step;
     int64_t batch_multiple;         /* micro-batches that are moved to the device at once; 0 is 1 */
     uint32_t micro;                 /* micro-batch of the step that runs now */
@@ -198,8 +201,15 @@ void loop_forward(struct run *run, struct value *ret);
 /* step_run() - one step of the training script */
 void step_run(struct run *run);
 
+/* ------------------------------------------------------------------ repeat.c */
+
 /* step_repeat() - append the last step once more when it must be the same; false when it has to be run */
 bool step_repeat(struct run *run);
+
+/* micro_batch_remember() - the first micro-batch of the first step, which began at @start, has just ended */
+void micro_batch_remember(struct run *run, struct step_extent start);
+/* micro_batch_repeat() - append it once more as the first of another step; false when that one has to be run */
+bool micro_batch_repeat(struct run *run);
 
 /* ------------------------------------------------------------------ execute.c */
 

@@ -199,6 +199,21 @@ static bool micro_batch(struct run *run, uint32_t micro, struct value *ret)
     return !g->halt;
 }
 
+/* first_micro_batch() - of a step: run, or the one of the first step once more */
+static bool first_micro_batch(struct run *run, struct value *ret)
+{
+    const struct schedule *s = run->ghost.schedule;
+
+    if (micro_batch_repeat(run))
+        return true;
+    struct step_extent start = { s->event_count, s->allocation_count };
+    bool goes_on = micro_batch(run, 0, ret);
+
+    if (goes_on && run->step == 0)
+        micro_batch_remember(run, start);
+    return goes_on;
+}
+
 static void optimize(struct run *run)
 {
     const struct plm_strategy *s = run->strategy;
@@ -257,7 +272,7 @@ void step_run(struct run *run)
     }
     for (uint32_t micro = 0; !run->pipeline && goes_on && (micro == 0 || micro < s->accumulate);
          micro++) {
-        goes_on = micro_batch(run, micro, ret);
+        goes_on = micro == 0 ? first_micro_batch(run, ret) : micro_batch(run, micro, ret);
         if (goes_on)
             micro += repeated_micro_batches(run, micro);
     }

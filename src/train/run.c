@@ -156,6 +156,12 @@ bool train_repeated(const struct run *run)
     return run->repeated;
 }
 
+void train_forget(struct run *run)
+{
+    run->last_step.event = 0;
+    run->first_micro = NULL;
+}
+
 const struct param *train_params(const struct run *run, size_t *ret_count)
 {
     *ret_count = run->param_count;

@@ -67,6 +67,9 @@ PLM_MUST_CHECK enum plm_status train_step(struct run *run, struct plm_error *ret
 /* train_repeated() - is the last step known to make the requests of the one before? */
 bool train_repeated(const struct run *run);
 
+/* train_forget() - the next step is run in any case: to see that copies change nothing */
+void train_forget(struct run *run);
+
 const struct param *train_params(const struct run *run, size_t *ret_count);
 const struct ghost *train_ghost(const struct run *run); /* for its records */
 

@@ -5,6 +5,7 @@
  * stats.now.allocated == replay.peak.allocated.
  */
 #include <assert.h>
+#include <string.h>
 
 #include "base/num.h"
 #include "memory/replay.h"
@@ -60,8 +61,15 @@ static void start_phase(struct replay *replay)
 
 static void make_room(struct replay *replay)
 {
-    while (replay->block_count <= replay->schedule->allocation_count)
-        arena_push(replay->arena, replay->blocks, replay->block_count, replay->block_capacity, 0);
+    size_t count = (size_t)replay->schedule->allocation_count + 1;
+
+    if (replay->block_count >= count)
+        return;
+    size_t more = count - replay->block_count;
+
+    arena_reserve(replay->arena, replay->blocks, replay->block_count, replay->block_capacity, more);
+    memset(&replay->blocks[replay->block_count], 0, more * sizeof *replay->blocks);
+    replay->block_count = count;
 }
 
 /* The event after the chain that @event belongs to. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "plan/estimate.h"
 
 const char *category_name(enum category category)
@@ -99,26 +100,29 @@ static name_id block_of(struct names *names, name_id path)
     return dot ? names_add(names, text, (size_t)(dot - text)) : path;
 }
 
-/* alive_at() - marks the allocations that are alive after @last was played */
-static bool *alive_at(struct simulation *sim, size_t last)
+/* alive_at() - marks the allocations that are alive after the event @last was played; [ret_count] */
+static bool *alive_at(struct simulation *sim, size_t last, size_t *ret_count)
 {
     bool *alive = arena_array(&sim->arena, bool, sim->schedule.allocation_count + 1);
+    uint32_t youngest = 0;
 
     for (size_t i = 0; i <= last && i < sim->schedule.event_count; i++) {
         const struct event *event = &sim->schedule.events[i];
 
         if (event->kind == EVENT_ALLOC || event->kind == EVENT_TRY_ALLOC)
-            alive[event->allocation] = true;
+            alive[youngest = event->allocation] = true;
         else if (event->kind == EVENT_FREE)
             alive[event->allocation] = false;
     }
+    *ret_count = (size_t)youngest + 1;
     return alive;
 }
 
 void estimate_live(struct simulation *sim, struct plm_result *result)
 {
     const struct ghost *g = train_ghost(sim->run);
-    const bool *alive = alive_at(sim, sim->replay.peak_event);
+    size_t count;
+    const bool *alive = alive_at(sim, sim->replay.peak_event, &count);
     struct tally categories = tally_new(&sim->arena, CATEGORY_COUNT);
     struct tally ops = tally_new(&sim->arena, OP_COUNT + 1);
     /* blocks' names are among those that there are, or added here: at most one for each */
@@ -126,7 +130,7 @@ void estimate_live(struct simulation *sim, struct plm_result *result)
     struct tally blocks = tally_new(&sim->arena, path_count * 2 + 1);
     name_id *block_of_path = arena_array(&sim->arena, name_id, path_count + 1);
 
-    for (size_t i = 1; i < g->record_count; i++) {
+    for (size_t i = 1; i < count; i++) {
         const struct record *record = &g->records[i];
 
         if (!alive[i])
@@ -180,7 +184,10 @@ void estimate_ledger(struct simulation *sim, struct plm_result *result)
     plm_bytes now[LEDGER_COUNT + 1] = { 0 }, most[LEDGER_COUNT + 1] = { 0 };
     struct plm_ledger_line *lines = arena_array(&sim->arena, struct plm_ledger_line, LEDGER_COUNT);
 
-    for (size_t i = 0; i < sim->replay.event && i < sim->schedule.event_count; i++) {
+    /* a step that is a copy begins where the one before began, and takes no more */
+    size_t end = num_min(sim->replay.event, sim->events_repeated);
+
+    for (size_t i = 0; i < end; i++) {
         const struct event *event = &sim->schedule.events[i];
         const struct record *record =
             &g->records[event->kind == EVENT_MARK ? 0 : event->allocation];

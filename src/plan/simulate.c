@@ -276,6 +276,7 @@ static enum plm_status play(struct simulation *sim, struct plm_error *reterr)
 
     if (status != PLM_OK)
         return status;
+    sim->events_repeated = sim->schedule.event_count;
     if (!play_on(sim))
         return PLM_OK;
     train_watch(sim->run, micro_batch_period, sim);
@@ -287,6 +288,8 @@ static enum plm_status play(struct simulation *sim, struct plm_error *reterr)
         if (status != PLM_OK)
             return status;
         sim->steps++;
+        if (!train_repeated(sim->run))
+            sim->events_repeated = sim->schedule.event_count;
         if (sim->replay.out_of_memory ||
             !(train_repeated(sim->run) ? play_again(sim, marks_of_step) : play_on(sim)))
             return PLM_OK;

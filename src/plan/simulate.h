@@ -51,6 +51,7 @@ struct simulation {
     struct replay replay;
     struct mark_state *states; /* [state_count] by mark */
     size_t state_count, state_capacity;
+    size_t events_repeated; /* from this event on, steps are copies of the one before */
     bool settled;   /* the allocator goes through the same states in every step from now on */
     unsigned steps; /* that were run, whole or in part */
     unsigned micro_batches; /* of the step that runs now */

@@ -28,6 +28,12 @@ struct library {
     int version;  /* 92600 */
     bool refused; /* the process's message says why */
     struct cudnn_process process;
+    /*
+     * Attention is asked in a process of its own: it loads the driver's library, and where cuDNN finds that it compiles kernels for some
+     * plans of convolutions, which takes seconds.
+     */
+    struct cudnn_process attention;
+    bool attention_refused;
 };
 
 struct cudnn_planner {
@@ -73,8 +79,10 @@ void cudnn_destroy(struct cudnn *cudnn)
         return;
     for (struct cudnn_planner *p = cudnn->planners; p; p = p->next)
         cudnn_cache_close(&p->cache);
-    for (size_t i = 0; i < cudnn->library_count; i++)
+    for (size_t i = 0; i < cudnn->library_count; i++) {
         cudnn_process_stop(&cudnn->libraries[i].process);
+        cudnn_process_stop(&cudnn->libraries[i].attention);
+    }
     pthread_mutex_destroy(&cudnn->lock);
     struct arena arena = cudnn->arena; /* the struct itself is in there */
 
@@ -112,13 +120,15 @@ void cudnn_set_patience(struct cudnn *cudnn, double seconds)
 /* ------------------------------------------------------------------ planners */
 
 /* refuse() - say why a library is not asked */
-static void refuse(struct cudnn_planner *p, const struct library *library)
+static void refuse(struct cudnn_planner *p,
+                   const struct library *library,
+                   const struct cudnn_process *process)
 {
     struct buf text = { .arena = &p->owner->arena };
 
     if (p->refusal)
         return;
-    buf_printf(&text, "%s: %s", library->path, library->process.message);
+    buf_printf(&text, "%s: %s", library->path, process->message);
     p->refusal = buf_string(&text);
 }
 
@@ -128,6 +138,14 @@ static bool start(struct cudnn *cudnn, struct library *library)
     if (!library->refused && library->process.pid == 0)
         library->refused = !cudnn_process_start(&library->process, library->path, cudnn->patience);
     return !library->refused;
+}
+
+static bool start_attention(struct cudnn *cudnn, struct library *library)
+{
+    if (!library->attention_refused && library->attention.pid == 0)
+        library->attention_refused =
+            !cudnn_process_start(&library->attention, library->path, cudnn->patience);
+    return !library->attention_refused;
 }
 
 /* load() - have the process load the library, and see whether it plans without a GPU */
@@ -184,7 +202,7 @@ static void choose_library(struct cudnn_planner *p)
 
         if (!probe(cudnn, it)) {
             if (it->chosen)
-                refuse(p, it);
+                refuse(p, it, &it->process);
             continue;
         }
         if (!p->library || it->chosen ||
@@ -237,8 +255,10 @@ struct cudnn_planner *cudnn_open(struct cudnn *cudnn, int version, const struct 
 void cudnn_prepare(struct cudnn *cudnn)
 {
     pthread_mutex_lock(&cudnn->lock);
-    for (size_t i = 0; i < cudnn->library_count; i++)
+    for (size_t i = 0; i < cudnn->library_count; i++) {
         start(cudnn, &cudnn->libraries[i]);
+        start_attention(cudnn, &cudnn->libraries[i]);
+    }
     pthread_mutex_unlock(&cudnn->lock);
 }
 
@@ -260,23 +280,30 @@ static bool ask_library(struct cudnn_planner *p,
 {
     const struct cudnn_answer *known = cudnn_answers_find(&p->answers, call);
     struct cudnn_workspaces w = { 0 };
+    bool attention = cudnn_call_is_attention(call);
 
     if (known)
         return take(known, ret);
-    if (!load(p->owner, p->library)) {
-        refuse(p, p->library);
+    struct cudnn_process *process = attention ? &p->library->attention : &p->library->process;
+
+    if (!(attention ? start_attention(p->owner, p->library) : load(p->owner, p->library))) {
+        refuse(p, p->library, process);
         return false;
     }
-    switch (cudnn_process_ask(&p->library->process, &p->gpu, call, &w)) {
+    switch (cudnn_process_ask(process, &p->gpu, call, &w)) {
     case CUDNN_REPLY_PLANS:
         cudnn_cache_keep(&p->cache, call, &w);
         break;
     case CUDNN_REPLY_REFUSED:
         break;
     case CUDNN_REPLY_GONE:
-        p->library->refused = true;
-        p->library->loads = false;
-        refuse(p, p->library);
+        if (attention) {
+            p->library->attention_refused = true;
+        } else {
+            p->library->refused = true;
+            p->library->loads = false;
+        }
+        refuse(p, p->library, process);
         return false;
     }
     cudnn_answers_add(&p->answers, call, &w);

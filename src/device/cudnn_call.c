@@ -11,9 +11,19 @@
 #include "base/num.h"
 #include "device/cudnn_call.h"
 
-static const char *const op_names[CUDNN_OPS] = { "forward", "data", "filter" };
+static const char *const op_names[CUDNN_OPS] = {
+    "forward", "data", "filter", "attention", "attention-inference", "attention-backward",
+};
 static const char *const type_names[CUDNN_TYPES] = { "f32", "f64", "f16", "bf16" };
 static const char *const layout_names[2] = { "nchw", "nhwc" };
+static const char *const mask_names[CUDNN_MASKS] = { "open", "causal", "masked" };
+
+enum { QUERY_DIMS = 4, KEY_DIMS = 3 };
+
+bool cudnn_call_is_attention(const struct cudnn_call *call)
+{
+    return call->op >= CUDNN_ATTENTION;
+}
 
 /* ------------------------------------------------------------------ writing */
 
@@ -27,11 +37,26 @@ static size_t write_list(
     return at;
 }
 
+static size_t write_words(const struct cudnn_call *call, const char *last, char *text)
+{
+    return (size_t)snprintf(text, CUDNN_LINE_MAX, "%s %s %s", op_names[call->op],
+                            type_names[call->type], last);
+}
+
+static size_t write_attention(const struct cudnn_call *call, char text[CUDNN_LINE_MAX])
+{
+    size_t at = write_words(call, mask_names[call->mask], text);
+
+    at = write_list(text, at, " ", call->input, QUERY_DIMS);
+    return write_list(text, at, " ", call->weight, KEY_DIMS);
+}
+
 size_t cudnn_call_write(const struct cudnn_call *call, char text[CUDNN_LINE_MAX])
 {
+    if (cudnn_call_is_attention(call))
+        return write_attention(call, text);
     int dims = 2 + call->spatial;
-    size_t at = (size_t)snprintf(text, CUDNN_LINE_MAX, "%s %s %s", op_names[call->op],
-                                 type_names[call->type], layout_names[call->channels_last ? 1 : 0]);
+    size_t at = write_words(call, layout_names[call->channels_last ? 1 : 0], text);
 
     at = write_list(text, at, " ", call->input, dims);
     at = write_list(text, at, " ", call->weight, dims);
@@ -115,27 +140,44 @@ static bool are_from(const int64_t *numbers, int count, int64_t least)
     return true;
 }
 
+/* read_attention() - what follows the type */
+static bool read_attention(const char *text, struct cudnn_call *c)
+{
+    c->spatial = 2;
+    return (c->type == CUDNN_F16 || c->type == CUDNN_BF16) &&
+           take_name(&text, mask_names, CUDNN_MASKS, &c->mask) &&
+           take_list(&text, c->input, CUDNN_DIMS_MOST) == QUERY_DIMS &&
+           take_list(&text, c->weight, CUDNN_DIMS_MOST) == KEY_DIMS && *text == '\0' &&
+           are_from(c->input, QUERY_DIMS, 1) && are_from(c->weight, KEY_DIMS, 1) &&
+           c->input[1] % c->weight[0] == 0;
+}
+
+/* read_convolution() - what follows the type */
+static bool read_convolution(const char *text, struct cudnn_call *c)
+{
+    if (!take_name(&text, layout_names, 2, &c->channels_last))
+        return false;
+    int dims = take_list(&text, c->input, CUDNN_DIMS_MOST);
+
+    c->spatial = dims - 2;
+    return c->spatial >= 2 && take_list(&text, c->weight, CUDNN_DIMS_MOST) == dims &&
+           take_word(&text, "pad") &&
+           take_list(&text, c->padding, CUDNN_SPATIAL_MOST) == c->spatial &&
+           take_word(&text, "stride") &&
+           take_list(&text, c->stride, CUDNN_SPATIAL_MOST) == c->spatial &&
+           take_word(&text, "dilation") &&
+           take_list(&text, c->dilation, CUDNN_SPATIAL_MOST) == c->spatial && *text == '\0' &&
+           are_from(c->input, dims, 1) && are_from(c->weight, dims, 1) &&
+           are_from(c->stride, c->spatial, 1) && are_from(c->dilation, c->spatial, 1);
+}
+
 bool cudnn_call_read(const char *text, struct cudnn_call *ret_call)
 {
     struct cudnn_call c = { 0 };
 
     if (!take_name(&text, op_names, CUDNN_OPS, &c.op) ||
         !take_name(&text, type_names, CUDNN_TYPES, &c.type) ||
-        !take_name(&text, layout_names, 2, &c.channels_last))
-        return false;
-    int dims = take_list(&text, c.input, CUDNN_DIMS_MOST);
-
-    c.spatial = dims - 2;
-    if (c.spatial < 2 || take_list(&text, c.weight, CUDNN_DIMS_MOST) != dims)
-        return false;
-    if (!take_word(&text, "pad") || take_list(&text, c.padding, CUDNN_SPATIAL_MOST) != c.spatial ||
-        !take_word(&text, "stride") ||
-        take_list(&text, c.stride, CUDNN_SPATIAL_MOST) != c.spatial ||
-        !take_word(&text, "dilation") ||
-        take_list(&text, c.dilation, CUDNN_SPATIAL_MOST) != c.spatial || *text != '\0')
-        return false;
-    if (!are_from(c.input, dims, 1) || !are_from(c.weight, dims, 1) ||
-        !are_from(c.stride, c.spatial, 1) || !are_from(c.dilation, c.spatial, 1))
+        !(cudnn_call_is_attention(&c) ? read_attention(text, &c) : read_convolution(text, &c)))
         return false;
     *ret_call = c;
     return true;

@@ -1,5 +1,5 @@
 /*
- * device/cudnn_plan.c - the plans of a convolution, in the order in which PyTorch tries them
+ * device/cudnn_plan.c - the plans of a call, in the order in which PyTorch tries them
  *
  * Mirrors run_single_conv() of aten/src/ATen/native/cudnn/Conv_v8.cpp with benchmark and deterministic off: the engines that the
  * instant heuristic lists, then those of the fallback list; engines that convert their inputs to a narrower type are left out (TF32
@@ -11,20 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device/cudnn_attention.h"
 #include "device/cudnn_plan.h"
 
 enum {
-    MADE_MOST = 16,     /* descriptors of a call beside its engine configurations */
     CONFIGS_MOST = 256, /* of a heuristic; cuDNN 9.26 lists up to 40 */
     ALIGNMENT = 32, /* getAlignment(): the most it says, and what the allocator's addresses have */
-};
-
-/* struct maker - descriptors made for one call; after a failure nothing more is done */
-struct maker {
-    const struct backend *backend;
-    backend_desc made[MADE_MOST];
-    size_t made_count;
-    int status; /* cudnnStatus_t of the first failure */
 };
 
 /* ------------------------------------------------------------------ loading */
@@ -72,51 +64,6 @@ const char *cudnn_plan_load(const char *path,
         return "it lacks functions of the backend API of cuDNN 9";
     *ret_backend = b;
     return NULL;
-}
-
-/* ------------------------------------------------------------------ descriptors */
-
-static backend_desc make(struct maker *m, enum backend_descriptor type)
-{
-    backend_desc made = NULL;
-
-    if (m->status == 0)
-        m->status = m->backend->create((int)type, &made);
-    if (m->status != 0)
-        return NULL;
-    m->made[m->made_count++] = made;
-    return made;
-}
-
-static void set(struct maker *m,
-                backend_desc descriptor,
-                enum backend_attribute name,
-                enum backend_type type,
-                int64_t count,
-                const void *elements)
-{
-    if (m->status == 0)
-        m->status = m->backend->set(descriptor, (int)name, (int)type, count, elements);
-}
-
-static void set_descriptor(struct maker *m,
-                           backend_desc descriptor,
-                           enum backend_attribute name,
-                           const backend_desc *other)
-{
-    set(m, descriptor, name, TYPE_BACKEND_DESCRIPTOR, 1, other);
-}
-
-static void finalize(struct maker *m, backend_desc descriptor)
-{
-    if (m->status == 0)
-        m->status = m->backend->finalize(descriptor);
-}
-
-static void unmake(struct maker *m)
-{
-    while (m->made_count > 0)
-        m->backend->destroy(m->made[--m->made_count]);
 }
 
 /* explain() - cuDNN's last error as one line */
@@ -189,14 +136,14 @@ backend_desc cudnn_plan_device(const struct backend *backend,
         return NULL;
     }
     int length = write_device(gpu, l, text, sizeof text);
-    backend_desc device = make(&m, BACKEND_DEVICEPROP);
+    backend_desc device = maker_create(&m, BACKEND_DEVICEPROP);
 
-    set(&m, device, ATTR_DEVICEPROP_JSON_REPRESENTATION, TYPE_CHAR, length, text);
-    finalize(&m, device);
+    maker_set(&m, device, ATTR_DEVICEPROP_JSON_REPRESENTATION, TYPE_CHAR, length, text);
+    maker_finalize(&m, device);
     if (m.status == 0)
         return device;
     explain(backend, m.status, message);
-    unmake(&m);
+    maker_destroy(&m);
     return NULL;
 }
 
@@ -243,35 +190,35 @@ static backend_desc make_tensor(struct maker *m,
                                 char id,
                                 const int64_t *sizes)
 {
-    backend_desc tensor = make(m, BACKEND_TENSOR);
+    backend_desc tensor = maker_create(m, BACKEND_TENSOR);
     int type = data_type(call);
     int64_t dims = 2 + call->spatial, uid = id, alignment = ALIGNMENT;
     int64_t strides[CUDNN_DIMS_MOST];
 
     dense_strides(call, sizes, strides);
-    set(m, tensor, ATTR_TENSOR_DATA_TYPE, TYPE_DATA_TYPE, 1, &type);
-    set(m, tensor, ATTR_TENSOR_DIMENSIONS, TYPE_INT64, dims, sizes);
-    set(m, tensor, ATTR_TENSOR_STRIDES, TYPE_INT64, dims, strides);
-    set(m, tensor, ATTR_TENSOR_UNIQUE_ID, TYPE_INT64, 1, &uid);
-    set(m, tensor, ATTR_TENSOR_BYTE_ALIGNMENT, TYPE_INT64, 1, &alignment);
-    finalize(m, tensor);
+    maker_set(m, tensor, ATTR_TENSOR_DATA_TYPE, TYPE_DATA_TYPE, 1, &type);
+    maker_set(m, tensor, ATTR_TENSOR_DIMENSIONS, TYPE_INT64, dims, sizes);
+    maker_set(m, tensor, ATTR_TENSOR_STRIDES, TYPE_INT64, dims, strides);
+    maker_set(m, tensor, ATTR_TENSOR_UNIQUE_ID, TYPE_INT64, 1, &uid);
+    maker_set(m, tensor, ATTR_TENSOR_BYTE_ALIGNMENT, TYPE_INT64, 1, &alignment);
+    maker_finalize(m, tensor);
     return tensor;
 }
 
 static backend_desc make_convolution(struct maker *m, const struct cudnn_call *call)
 {
-    backend_desc convolution = make(m, BACKEND_CONVOLUTION);
+    backend_desc convolution = maker_create(m, BACKEND_CONVOLUTION);
     int compute = call->type == CUDNN_F64 ? DATA_DOUBLE : DATA_FLOAT, mode = MODE_CROSS_CORRELATION;
     int64_t spatial = call->spatial;
 
-    set(m, convolution, ATTR_CONVOLUTION_COMP_TYPE, TYPE_DATA_TYPE, 1, &compute);
-    set(m, convolution, ATTR_CONVOLUTION_MODE, TYPE_CONVOLUTION_MODE, 1, &mode);
-    set(m, convolution, ATTR_CONVOLUTION_SPATIAL_DIMS, TYPE_INT64, 1, &spatial);
-    set(m, convolution, ATTR_CONVOLUTION_PRE_PADDINGS, TYPE_INT64, spatial, call->padding);
-    set(m, convolution, ATTR_CONVOLUTION_POST_PADDINGS, TYPE_INT64, spatial, call->padding);
-    set(m, convolution, ATTR_CONVOLUTION_DILATIONS, TYPE_INT64, spatial, call->dilation);
-    set(m, convolution, ATTR_CONVOLUTION_STRIDES, TYPE_INT64, spatial, call->stride);
-    finalize(m, convolution);
+    maker_set(m, convolution, ATTR_CONVOLUTION_COMP_TYPE, TYPE_DATA_TYPE, 1, &compute);
+    maker_set(m, convolution, ATTR_CONVOLUTION_MODE, TYPE_CONVOLUTION_MODE, 1, &mode);
+    maker_set(m, convolution, ATTR_CONVOLUTION_SPATIAL_DIMS, TYPE_INT64, 1, &spatial);
+    maker_set(m, convolution, ATTR_CONVOLUTION_PRE_PADDINGS, TYPE_INT64, spatial, call->padding);
+    maker_set(m, convolution, ATTR_CONVOLUTION_POST_PADDINGS, TYPE_INT64, spatial, call->padding);
+    maker_set(m, convolution, ATTR_CONVOLUTION_DILATIONS, TYPE_INT64, spatial, call->dilation);
+    maker_set(m, convolution, ATTR_CONVOLUTION_STRIDES, TYPE_INT64, spatial, call->stride);
+    maker_finalize(m, convolution);
     return convolution;
 }
 
@@ -281,7 +228,7 @@ struct operation {
     enum backend_attribute alpha, beta, convolution, weight, input, output;
 };
 
-static const struct operation operations[CUDNN_OPS] = {
+static const struct operation operations[] = {
     [CUDNN_FORWARD] = { BACKEND_CONVOLUTION_FORWARD, ATTR_FORWARD_ALPHA, ATTR_FORWARD_BETA,
                         ATTR_FORWARD_CONV_DESC, ATTR_FORWARD_W, ATTR_FORWARD_X, ATTR_FORWARD_Y },
     [CUDNN_BACKWARD_DATA] = { BACKEND_CONVOLUTION_BACKWARD_DATA, ATTR_DATA_ALPHA, ATTR_DATA_BETA,
@@ -291,7 +238,7 @@ static const struct operation operations[CUDNN_OPS] = {
                                 ATTR_FILTER_X, ATTR_FILTER_DY },
 };
 
-/* make_graph() - the operation as a graph of one node */
+/* make_graph() - a convolution as a graph of one node */
 static backend_desc make_graph(struct maker *m, const struct cudnn_call *call)
 {
     static const float one_f = 1, zero_f = 0;
@@ -306,20 +253,20 @@ static backend_desc make_graph(struct maker *m, const struct cudnn_call *call)
     backend_desc y = make_tensor(m, call, 'y', output);
     backend_desc w = make_tensor(m, call, 'w', call->weight);
     backend_desc convolution = make_convolution(m, call);
-    backend_desc node = make(m, op->type);
+    backend_desc node = maker_create(m, op->type);
     enum backend_type scale = wide ? TYPE_DOUBLE : TYPE_FLOAT;
 
-    set(m, node, op->alpha, scale, 1, wide ? (const void *)&one_d : &one_f);
-    set(m, node, op->beta, scale, 1, wide ? (const void *)&zero_d : &zero_f);
-    set_descriptor(m, node, op->convolution, &convolution);
-    set_descriptor(m, node, op->weight, &w);
-    set_descriptor(m, node, op->input, &x);
-    set_descriptor(m, node, op->output, &y);
-    finalize(m, node);
-    backend_desc graph = make(m, BACKEND_OPERATIONGRAPH);
+    maker_set(m, node, op->alpha, scale, 1, wide ? (const void *)&one_d : &one_f);
+    maker_set(m, node, op->beta, scale, 1, wide ? (const void *)&zero_d : &zero_f);
+    maker_set_descriptor(m, node, op->convolution, convolution);
+    maker_set_descriptor(m, node, op->weight, w);
+    maker_set_descriptor(m, node, op->input, x);
+    maker_set_descriptor(m, node, op->output, y);
+    maker_finalize(m, node);
+    backend_desc graph = maker_create(m, BACKEND_OPERATIONGRAPH);
 
-    set_descriptor(m, graph, ATTR_OPERATIONGRAPH_OPS, &node);
-    finalize(m, graph);
+    maker_set_descriptor(m, graph, ATTR_OPERATIONGRAPH_OPS, node);
+    maker_finalize(m, graph);
     return graph;
 }
 
@@ -351,22 +298,43 @@ static bool plan_workspace(const struct backend *b,
                            plm_bytes *ret_bytes)
 {
     struct maker m = { .backend = b };
-    backend_desc plan = make(&m, BACKEND_EXECUTION_PLAN);
+    backend_desc plan = maker_create(&m, BACKEND_EXECUTION_PLAN);
     int64_t bytes = -1, count = 0;
 
-    set_descriptor(&m, plan, ATTR_EXECUTION_PLAN_ENGINE_CONFIG, &config);
-    set_descriptor(&m, plan, ATTR_EXECUTION_PLAN_DEVICEPROP, &device);
-    finalize(&m, plan);
+    maker_set_descriptor(&m, plan, ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+    maker_set_descriptor(&m, plan, ATTR_EXECUTION_PLAN_DEVICEPROP, device);
+    maker_finalize(&m, plan);
     if (m.status == 0)
         m.status = b->get(plan, ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, TYPE_INT64, 1, &count, &bytes);
-    unmake(&m);
+    maker_destroy(&m);
     if (m.status != 0 || bytes < 0)
         return false;
     *ret_bytes = (plm_bytes)bytes;
     return true;
 }
 
-/* add_plans() - of the engine configurations that a heuristic lists, up to the first that needs no workspace */
+/*
+ * config_workspace() - what the configuration's plan would take; false when cuDNN does not say
+ *
+ * The engines of attention are compiled as their plan is made, which wants a GPU. The configurations that a heuristic lists were checked
+ * before, so PyTorch's plan is that of the first.
+ */
+static bool config_workspace(const struct backend *b, backend_desc config, plm_bytes *ret_bytes)
+{
+    int64_t bytes = -1, count = 0;
+
+    if (b->get(config, ATTR_ENGINECFG_WORKSPACE_SIZE, TYPE_INT64, 1, &count, &bytes) != 0 ||
+        bytes < 0)
+        return false;
+    *ret_bytes = (plm_bytes)bytes;
+    return true;
+}
+
+/*
+ * add_plans() - of the engine configurations that a heuristic lists, up to the first that needs no workspace
+ *
+ * Of heuristic A only the first: the front end of attention keeps that, whatever it computes with.
+ */
 static void add_plans(struct maker *m,
                       backend_desc device,
                       backend_desc graph,
@@ -374,14 +342,14 @@ static void add_plans(struct maker *m,
                       struct cudnn_workspaces *workspaces)
 {
     const struct backend *b = m->backend;
-    backend_desc heuristic = make(m, BACKEND_ENGINEHEUR), configs[CONFIGS_MOST];
+    backend_desc heuristic = maker_create(m, BACKEND_ENGINEHEUR), configs[CONFIGS_MOST];
     int64_t listed = 0, count = 0, made = 0;
     int mode_number = (int)mode;
 
-    set_descriptor(m, heuristic, ATTR_ENGINEHEUR_OPERATION_GRAPH, &graph);
-    set(m, heuristic, ATTR_ENGINEHEUR_MODE, TYPE_HEUR_MODE, 1, &mode_number);
-    set_descriptor(m, heuristic, ATTR_ENGINEHEUR_DEVICEPROP, &device);
-    finalize(m, heuristic);
+    maker_set_descriptor(m, heuristic, ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    maker_set(m, heuristic, ATTR_ENGINEHEUR_MODE, TYPE_HEUR_MODE, 1, &mode_number);
+    maker_set_descriptor(m, heuristic, ATTR_ENGINEHEUR_DEVICEPROP, device);
+    maker_finalize(m, heuristic);
     if (m->status == 0)
         m->status =
             b->get(heuristic, ATTR_ENGINEHEUR_RESULTS, TYPE_BACKEND_DESCRIPTOR, 0, &listed, NULL);
@@ -396,10 +364,12 @@ static void add_plans(struct maker *m,
     for (int64_t i = 0; m->status == 0 && i < count && i < made; i++) {
         plm_bytes bytes;
 
-        if (is_left_out(b, configs[i]) || !plan_workspace(b, device, configs[i], &bytes))
+        if (mode == HEUR_A
+                ? !config_workspace(b, configs[i], &bytes)
+                : is_left_out(b, configs[i]) || !plan_workspace(b, device, configs[i], &bytes))
             continue;
         cudnn_workspaces_add(workspaces, bytes);
-        if (bytes == 0)
+        if (bytes == 0 || mode == HEUR_A)
             break;
     }
     while (made > 0)
@@ -411,20 +381,55 @@ static bool is_complete(const struct cudnn_workspaces *w)
     return w->count > 0 && w->bytes[w->count - 1] == 0;
 }
 
+static void plan_convolution(struct maker *m,
+                             backend_desc device,
+                             const struct cudnn_call *call,
+                             struct cudnn_workspaces *found)
+{
+    backend_desc graph = make_graph(m, call);
+
+    add_plans(m, device, graph, HEUR_INSTANT, found);
+    if (!is_complete(found))
+        add_plans(m, device, graph, HEUR_FALLBACK, found);
+}
+
+/* plan_attention() - the one plan, and what the front end keeps beside its workspace */
+static void plan_attention(struct maker *m,
+                           backend_desc device,
+                           int cc,
+                           const struct cudnn_call *call,
+                           struct cudnn_workspaces *found)
+{
+    backend_desc graph = cudnn_attention_graph(m, call, cc);
+    plm_bytes bytes;
+
+    if (cudnn_attention_is_fixed(call, cc)) {
+        backend_desc config = cudnn_attention_config(m, graph, device);
+
+        if (m->status == 0 && config_workspace(m->backend, config, &bytes))
+            cudnn_workspaces_add(found, bytes);
+    } else {
+        add_plans(m, device, graph, HEUR_A, found);
+    }
+    if (found->count > 0)
+        found->bytes[0] += cudnn_attention_kept(call, cc);
+}
+
 bool cudnn_plan_call(const struct backend *backend,
                      backend_desc device,
+                     int cc,
                      const struct cudnn_call *call,
                      struct cudnn_workspaces *ret_workspaces,
                      char message[CUDNN_MESSAGE_MAX])
 {
     struct maker m = { .backend = backend };
     struct cudnn_workspaces found = { 0 };
-    backend_desc graph = make_graph(&m, call);
 
-    add_plans(&m, device, graph, HEUR_INSTANT, &found);
-    if (!is_complete(&found))
-        add_plans(&m, device, graph, HEUR_FALLBACK, &found);
-    unmake(&m);
+    if (cudnn_call_is_attention(call))
+        plan_attention(&m, device, cc, call, &found);
+    else
+        plan_convolution(&m, device, call, &found);
+    maker_destroy(&m);
     if (found.count > 0) {
         *ret_workspaces = found;
         return true;

@@ -31,9 +31,10 @@ backend_desc cudnn_plan_device(const struct backend *backend,
                                const struct cudnn_gpu *gpu,
                                char message[CUDNN_MESSAGE_MAX]);
 
-/* cudnn_plan_call() - the workspaces of the plans that PyTorch would try; false with @message filled in when there is none */
+/* cudnn_plan_call() - the workspaces of the plans that PyTorch would try on @device, of compute capability @cc; false with @message filled in when there is none */
 bool cudnn_plan_call(const struct backend *backend,
                      backend_desc device,
+                     int cc,
                      const struct cudnn_call *call,
                      struct cudnn_workspaces *ret_workspaces,
                      char message[CUDNN_MESSAGE_MAX]);

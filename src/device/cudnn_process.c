@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "device/cudnn_driver.h"
 #include "device/cudnn_process.h"
 
 enum { MESSAGE_LINE_MAX = CUDNN_LINE_MAX + CUDNN_MESSAGE_MAX };
@@ -91,7 +92,7 @@ static enum received receive_line(int socket, double patience, char text[MESSAGE
 struct asked {
     const char *path;
     struct backend backend;
-    bool loaded;
+    bool loaded, has_driver;
     struct cudnn_gpu gpu;
     backend_desc device;
     char message[CUDNN_MESSAGE_MAX];
@@ -140,8 +141,12 @@ static int answer(struct asked *a, const char *line, char reply[MESSAGE_LINE_MAX
     if (sscanf(line, "gpu %d %d %d %n", &gpu.cc, &gpu.sm_count, &gpu.threads_per_sm, &at) != 3 ||
         at == 0 || !cudnn_call_read(line + at, &call))
         return say(reply, "!", "not a question");
+    if (cudnn_call_is_attention(&call) && !a->has_driver) {
+        cudnn_driver_load(a->path);
+        a->has_driver = true;
+    }
     if (!describe(a, &gpu) ||
-        !cudnn_plan_call(&a->backend, a->device, &call, &workspaces, a->message))
+        !cudnn_plan_call(&a->backend, a->device, gpu.cc, &call, &workspaces, a->message))
         return say(reply, "!", a->message);
     reply[0] = '=';
     return 1 + (int)cudnn_workspaces_write(&workspaces, reply + 1);

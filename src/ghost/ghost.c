@@ -113,24 +113,29 @@ void ghost_unknown_workspace(struct ghost *g, plm_bytes operands)
         g->operands_most = operands;
 }
 
-void ghost_library(struct ghost *g, const struct library_call *call, plm_bytes operands)
+bool ghost_library_asked(struct ghost *g, const struct library_call *call)
 {
     const struct library *library = &g->around.library;
     struct library_plans plans;
     enum category outer = g->category;
 
     if (!g->schedule || g->halt)
-        return;
-    if (!library->plans || !library->plans(library->context, call, &plans)) {
-        ghost_unknown_workspace(g, operands);
-        return;
-    }
+        return true;
+    if (!library->plans || !library->plans(library->context, call, &plans))
+        return false;
     if (plans.bytes[0] == 0)
-        return;
+        return true;
     g->category = CATEGORY_WORKSPACE;
     record_alloc(g, plans.bytes[0]);
     g->category = outer;
     ghost_free(g, schedule_alloc_chain(g->schedule, plans.bytes, plans.count, g->stream));
+    return true;
+}
+
+void ghost_library(struct ghost *g, const struct library_call *call, plm_bytes operands)
+{
+    if (!ghost_library_asked(g, call))
+        ghost_unknown_workspace(g, operands);
 }
 
 void ghost_workspace(struct ghost *g, plm_bytes bytes)

@@ -152,7 +152,14 @@ void ghost_scratch(struct ghost *g, plm_bytes bytes);
 void ghost_unknown_workspace(struct ghost *g, plm_bytes operands);
 
 /*
- * ghost_library() - a call of a library, with the workspace that it takes; without a schedule nobody is asked
+ * ghost_library_asked() - a call of a library, with the workspace that it takes; false, and nothing taken, when nobody knows that
+ *
+ * Without a schedule nobody is asked, which is no failure.
+ */
+bool ghost_library_asked(struct ghost *g, const struct library_call *call);
+
+/*
+ * ghost_library() - the same, where nobody knows of an unknown workspace
  *
  * @operands are the bytes that it reads and writes, for where the workspace is not known.
  */

@@ -12,14 +12,29 @@
 #include "opdef/opdef.h"
 #include "plimsoll/types.h"
 
-enum library_op { LIBRARY_CONV_FORWARD, LIBRARY_CONV_DATA, LIBRARY_CONV_FILTER };
+enum library_op {
+    LIBRARY_CONV_FORWARD,
+    LIBRARY_CONV_DATA,
+    LIBRARY_CONV_FILTER,
+    LIBRARY_ATTENTION, /* that keeps what its backward needs */
+    LIBRARY_ATTENTION_INFERENCE,
+    LIBRARY_ATTENTION_BACKWARD,
+};
+
+enum library_mask { LIBRARY_OPEN, LIBRARY_CAUSAL, LIBRARY_MASKED };
 
 enum { LIBRARY_SPATIAL = 3, LIBRARY_PLANS = 16 };
 
-/* struct library_call - a convolution; @input and @weight are those of the forward, or their gradients */
+/*
+ * struct library_call - a convolution, or an attention
+ *
+ * @input and @weight are those of a convolution's forward, or their gradients. Of an attention they are the query's sizes, and
+ * the heads, the length and the value's head size of key and value.
+ */
 struct library_call {
     enum library_op op;
     enum dtype dtype;
+    enum library_mask mask; /* of an attention; what follows, but for the sizes, of a convolution */
     bool channels_last;
     unsigned spatial;                                                /* dimensions: 2 or 3 */
     int64_t input[2 + LIBRARY_SPATIAL], weight[2 + LIBRARY_SPATIAL]; /* sizes */

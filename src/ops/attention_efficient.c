@@ -172,31 +172,26 @@ const struct attention_kernel attention_efficient = { efficient, efficient_back,
 /* ------------------------------------------------------------------ cuDNN */
 
 /*
- * cudnn_workspace() - what cuDNN's plan takes
+ * formula() - what cuDNN's plan takes, where nobody can be asked
  *
- * On compute capability 9.0, as cuDNN 9.26 plans it (16 shapes, all exact): 256 bytes forward; backward an fp32 copy of
+ * On compute capability 9.0, as cuDNN 9.26 plans it (750 calls, all exact): 256 bytes forward; backward an fp32 copy of
  * the query's gradient, a sum for each row, and with shared heads the wide gradients of key and value. On 10.0 the same but for
- * the 256 bytes (13 shapes, all exact), as long as neither sequence is short and heads are not wide: there it takes more. Elsewhere
+ * the 256 bytes (606 calls, all exact), as long as neither sequence is short and heads are not wide: there it takes more. Elsewhere
  * nobody but cuDNN knows.
  */
-static plm_bytes cudnn_workspace(struct ghost *g,
-                                 const struct tensor *query,
-                                 const struct tensor *key,
-                                 bool backward)
+static plm_bytes formula(const struct attention *a, bool backward)
 {
+    const struct tensor *query = a->query, *key = a->key;
+    struct ghost *g = a->g;
     uint64_t rows = (uint64_t)(query->sizes[0] * query->sizes[1] * query->sizes[2]);
-    uint64_t size = (uint64_t)query->sizes[3];
-    uint64_t wide = (uint64_t)(query->sizes[0] * query->sizes[1] * key->sizes[2]) * size;
+    uint64_t size = (uint64_t)query->sizes[3], value_size = (uint64_t)a->value->sizes[3];
+    uint64_t wide = (uint64_t)(query->sizes[0] * query->sizes[1] * key->sizes[2]);
     bool shared = query->sizes[1] != key->sizes[1];
     bool hopper = g->around.cc == 90;
     bool known =
         hopper || (g->around.cc == 100 &&
                    (!backward || (query->sizes[2] >= 128 && key->sizes[2] > 128 && size <= 128)));
 
-    if (g->around.workspace_mode == WORKSPACE_NONE)
-        return 0;
-    if (g->around.workspace_mode == WORKSPACE_BYTES)
-        return g->around.workspace_bytes;
     if (!known) {
         ghost_unknown_workspace(g, 4 * rows * size); /* the query's gradient in float32 */
         return 0;
@@ -204,7 +199,43 @@ static plm_bytes cudnn_workspace(struct ghost *g,
     if (!backward)
         return hopper ? 256 : 0;
     return 4 * rows * size + 4 * rows + (hopper ? 256 : 0) +
-           (shared ? 4 * wide + (hopper ? 0 : 128) : 0);
+           (shared ? 2 * wide * (size + value_size) + (hopper ? 0 : 128) : 0);
+}
+
+/* call_of() - the question to cuDNN */
+static struct library_call call_of(const struct attention *a, enum library_op op)
+{
+    struct library_call call = {
+        .op = op,
+        .dtype = a->query->dtype,
+        .mask = a->mask     ? LIBRARY_MASKED
+                : a->causal ? LIBRARY_CAUSAL
+                            : LIBRARY_OPEN,
+        .spatial = 2,
+        .weight = { a->key->sizes[1], a->key->sizes[2], a->value->sizes[3] },
+    };
+
+    memcpy(call.input, a->query->sizes, 4 * sizeof *call.input);
+    return call;
+}
+
+/* cudnn_workspace() - of one call of cuDNN's */
+static void cudnn_workspace(const struct attention *a, enum library_op op)
+{
+    struct ghost *g = a->g;
+    struct library_call call = call_of(a, op);
+
+    switch (g->around.workspace_mode) {
+    case WORKSPACE_AUTO:
+        if (!ghost_library_asked(g, &call))
+            ghost_workspace(g, formula(a, op == LIBRARY_ATTENTION_BACKWARD));
+        break;
+    case WORKSPACE_NONE:
+        break;
+    case WORKSPACE_BYTES:
+        ghost_workspace(g, g->around.workspace_bytes);
+        break;
+    }
 }
 
 static void cudnn_back(const struct attention *a,
@@ -218,7 +249,7 @@ static void cudnn_back(const struct attention *a,
     ret[0] = tensor_like(g, a->query, a->query->dtype);
     ret[1] = tensor_like(g, a->key, a->key->dtype);
     ret[2] = tensor_like(g, a->value, a->value->dtype);
-    ghost_workspace(g, cudnn_workspace(g, a->query, a->key, true));
+    cudnn_workspace(a, LIBRARY_ATTENTION_BACKWARD);
 }
 
 static void cudnn(const struct attention *a, struct attention_result *ret)
@@ -231,7 +262,7 @@ static void cudnn(const struct attention *a, struct attention_result *ret)
     ret->out = tensor_like(g, q, q->dtype);
     ret->lse =
         tensor_new_sizes(g, DTYPE_FLOAT32, q->sizes[0], q->sizes[1], a->records ? q->sizes[2] : 0);
-    ghost_workspace(g, cudnn_workspace(g, q, a->key, false));
+    cudnn_workspace(a, a->records ? LIBRARY_ATTENTION : LIBRARY_ATTENTION_INFERENCE);
 }
 
 static void cudnn_apply(struct ghost *g,

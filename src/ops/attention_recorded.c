@@ -11,6 +11,7 @@ enum {
     SAVED_REST,
     SAVED_COUNT = SAVED_REST + 2
 };
+enum { NUMBER_CAUSAL, NUMBER_COUNT };
 
 const struct attention_kernel *attention_fused(enum attention_kind kind)
 {
@@ -41,7 +42,13 @@ void attention_apply(const struct attention_kernel *kernel,
     TENSOR_AUTO *first = node_saved(n, SAVED_REST);
     TENSOR_AUTO *second = node_saved(n, SAVED_REST + 1);
     const struct attention a = {
-        .g = n->ghost, .query = query, .key = key, .value = value, .mask = mask, .records = true
+        .g = n->ghost,
+        .query = query,
+        .key = key,
+        .value = value,
+        .mask = mask,
+        .causal = n->numbers[NUMBER_CAUSAL],
+        .records = true,
     };
     struct tensor *made[4] = { NULL };
 
@@ -60,9 +67,11 @@ struct tensor *attention_recorded(const struct attention_kernel *kernel, const s
 {
     struct node *n =
         node_new(a->g, kernel->recorded, (struct tensor *[]){ a->query, a->key, a->value, a->mask },
-                 4, SAVED_COUNT, 0);
+                 4, SAVED_COUNT, NUMBER_COUNT);
     struct attention_result r = { 0 };
 
+    if (n)
+        n->numbers[NUMBER_CAUSAL] = a->causal;
     node_save(n, SAVED_QUERY, a->query);
     node_save(n, SAVED_KEY, a->key);
     node_save(n, SAVED_VALUE, a->value);

@@ -354,6 +354,7 @@ static void backward(const struct attention_kernel *kernel,
         call.query = q;
         call.key = k;
         call.value = v;
+        call.causal = i == 0;
         kernel->backward(
             &call, &(struct attention_result){ out, lse, { result->rest[0], result->rest[1] } },
             dout, false, made);

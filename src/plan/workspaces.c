@@ -11,15 +11,27 @@ _Static_assert((int)LIBRARY_PLANS == (int)CUDNN_PLANS_MOST, "the same plans");
 
 static int32_t op_of(enum library_op op)
 {
-    switch (op) {
-    case LIBRARY_CONV_FORWARD:
-        return CUDNN_FORWARD;
-    case LIBRARY_CONV_DATA:
-        return CUDNN_BACKWARD_DATA;
-    case LIBRARY_CONV_FILTER:
-        break;
-    }
-    return CUDNN_BACKWARD_FILTER;
+    static const enum cudnn_op ops[] = {
+        [LIBRARY_CONV_FORWARD] = CUDNN_FORWARD,
+        [LIBRARY_CONV_DATA] = CUDNN_BACKWARD_DATA,
+        [LIBRARY_CONV_FILTER] = CUDNN_BACKWARD_FILTER,
+        [LIBRARY_ATTENTION] = CUDNN_ATTENTION,
+        [LIBRARY_ATTENTION_INFERENCE] = CUDNN_ATTENTION_INFERENCE,
+        [LIBRARY_ATTENTION_BACKWARD] = CUDNN_ATTENTION_BACKWARD,
+    };
+
+    return (int32_t)ops[op];
+}
+
+static int32_t mask_of(enum library_mask mask)
+{
+    static const enum cudnn_mask masks[] = {
+        [LIBRARY_OPEN] = CUDNN_OPEN,
+        [LIBRARY_CAUSAL] = CUDNN_CAUSAL,
+        [LIBRARY_MASKED] = CUDNN_MASKED,
+    };
+
+    return (int32_t)masks[mask];
 }
 
 /* type_of() - false: cuDNN has no such convolutions */
@@ -44,12 +56,15 @@ static bool type_of(enum dtype dtype, int32_t *ret)
 static bool plans(void *context, const struct library_call *from, struct library_plans *ret)
 {
     struct workspaces *w = context;
-    struct cudnn_call call = { .op = op_of(from->op),
-                               .channels_last = from->channels_last,
-                               .spatial = (int32_t)from->spatial };
+    struct cudnn_call call = { .op = op_of(from->op), .spatial = (int32_t)from->spatial };
+    bool attention = cudnn_call_is_attention(&call);
     struct cudnn_workspaces answer;
     enum cudnn_source source = CUDNN_UNKNOWN;
 
+    if (attention)
+        call.mask = mask_of(from->mask);
+    else
+        call.channels_last = from->channels_last;
     memcpy(call.input, from->input, sizeof call.input);
     memcpy(call.weight, from->weight, sizeof call.weight);
     memcpy(call.padding, from->padding, sizeof call.padding);
@@ -61,7 +76,7 @@ static bool plans(void *context, const struct library_call *from, struct library
         source = cudnn_ask(w->planner, &call, &answer);
     switch (source) {
     case CUDNN_UNKNOWN:
-        w->unknown++;
+        w->unknown += !attention; /* which has formulas of its own */
         return false;
     case CUDNN_LIBRARY:
         w->asked++;

@@ -15,6 +15,7 @@
 #include "train/ddp_sink.h"
 #include "train/ddp_sync.h"
 #include "train/mesh.h"
+#include "train/pipeline.h"
 #include "train/wrapper.h"
 #include "train/zero_optimizer.h"
 
@@ -31,23 +32,35 @@ struct place {
     uint32_t number;
 };
 
+/* struct ddp - a module that is wrapped: the model, or a stage of a pipeline */
 struct ddp {
-    struct tensor **leaves; /* [trained_count], borrowed */
-    struct place *places;   /* [trained_count] */
+    struct leaf *
+        *trained; /* [count] its parameters that want gradients, in the order of registration */
+    struct tensor **leaves; /* [count], borrowed */
+    struct place *places;   /* [count] */
+    size_t count;
     struct buckets buckets;
     struct tensor *used; /* local_used_map_dev_, when unused parameters are looked for */
-    uint32_t *bucket_of; /* [trained_count] */
+    uint32_t *bucket_of; /* [count] */
     uint32_t *
         ready; /* [ready_count] in order of readiness, of the first backward that is synchronized */
-    bool *is_ready; /* [trained_count], of the backward that runs now */
+    bool *is_ready; /* [count], of the backward that runs now */
     /* static_graph: hooks of each parameter in the first backward, and those that are still to come in this one */
-    uint32_t *hooks, *hooks_left; /* [trained_count] */
+    uint32_t *hooks, *hooks_left; /* [count] */
     bool learns;        /* the first backward is not over: nothing is reduced before its end */
     size_t ready_count; /* kept after the backward until buckets are made from it */
     bool rebuilt;
     bool expects_hooks;      /* this backward is synchronized */
     bool forward_param_sync; /* require_forward_param_sync */
 };
+
+/* ddp_of() - of the stage that runs now; without a pipeline there is one */
+static struct ddp *ddp_of(const struct run *run)
+{
+    struct ddp *wrapped = run->wrapper_state;
+
+    return &wrapped[run->stage];
+}
 
 static int64_t rank_count(const struct plm_parallel *p)
 {
@@ -121,7 +134,7 @@ static struct buckets first_buckets(struct run *run, const struct ddp *ddp)
 {
     const struct plm_parallel *p = &run->strategy->parallel;
     const struct bucket_limits none = { UINT64_MAX, UINT64_MAX };
-    struct buckets buckets = buckets_assign(run->arena, ddp->leaves, NULL, run->trained_count,
+    struct buckets buckets = buckets_assign(run->arena, ddp->leaves, NULL, ddp->count,
                                             p->find_unused_parameters ? bucket_limits(p) : none);
 
     for (size_t i = 0; i < buckets.count / 2; i++) {
@@ -173,13 +186,13 @@ static void mark_ready(struct run *run, struct ddp *ddp, uint32_t number)
 static void make_ready(void *context, struct tensor *leaf)
 {
     struct run *run = context;
-    struct ddp *ddp = run->wrapper_state;
+    struct ddp *ddp = ddp_of(run);
     const struct place wanted = { .leaf = leaf };
 
     if (!ddp->expects_hooks)
         return;
     const struct place *place =
-        bsearch(&wanted, ddp->places, run->trained_count, sizeof *place, by_address);
+        bsearch(&wanted, ddp->places, ddp->count, sizeof *place, by_address);
 
     if (!place)
         return;
@@ -188,7 +201,7 @@ static void make_ready(void *context, struct tensor *leaf)
             &run->ghost, PLM_E_USAGE,
             "DistributedDataParallel: '%s' gets a second gradient in one backward, as when a "
             "reentrant checkpoint shares it; PyTorch refuses that",
-            names_text(run->ghost.names, run->trained[place->number]->param->name));
+            names_text(run->ghost.names, ddp->trained[place->number]->param->name));
         return;
     }
     if (run->strategy->parallel.static_graph && !is_last_hook(ddp, place->number))
@@ -224,44 +237,65 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
                         "backward and not those of the last");
     if (p->bucket_cap_mb < 0 || p->bucket_cap_mb > BUCKET_CAP_MOST)
         return plm_fail(reterr, PLM_E_USAGE, "bucket-cap-mb: above 0, at most %d", BUCKET_CAP_MOST);
-    run->wrapper_state = arena_new(run->arena, struct ddp);
+    run->wrapper_state = arena_array(run->arena, struct ddp, pipeline_stage_count(run));
     return PLM_OK;
 }
 
-static void wrap(struct run *run)
+/* find_leaves() - the parameters of the stage that want gradients */
+static void find_leaves(struct run *run, struct ddp *ddp)
 {
-    struct ddp *ddp = run->wrapper_state;
-    size_t count = run->trained_count;
+    ddp->trained = arena_array(run->arena, struct leaf *, run->trained_count);
+    ddp->leaves = arena_array(run->arena, struct tensor *, run->trained_count);
+    ddp->places = arena_array(run->arena, struct place, run->trained_count);
+    for (size_t i = 0; i < run->trained_count; i++) {
+        struct leaf *leaf = run->trained[i];
 
-    if (count == 0) {
+        if (leaf->param->stage != run->stage)
+            continue;
+        ddp->trained[ddp->count] = leaf;
+        ddp->leaves[ddp->count] = leaf->param->tensor;
+        ddp->places[ddp->count] = (struct place){ leaf->param->tensor, (uint32_t)ddp->count };
+        ddp->count++;
+    }
+    qsort(ddp->places, ddp->count, sizeof *ddp->places, by_address);
+}
+
+/* wrap_stage() - the constructor */
+static void wrap_stage(struct run *run)
+{
+    const struct plm_parallel *p = &run->strategy->parallel;
+    struct ddp *ddp = ddp_of(run);
+
+    find_leaves(run, ddp);
+    if (ddp->count == 0) {
         ghost_fail(&run->ghost, PLM_E_USAGE,
                    "DistributedDataParallel needs a parameter that requires a gradient");
         return;
     }
-    ddp->leaves = arena_array(run->arena, struct tensor *, count);
-    ddp->places = arena_array(run->arena, struct place, count);
-    ddp->bucket_of = arena_array(run->arena, uint32_t, count);
-    ddp->ready = arena_array(run->arena, uint32_t, count);
-    ddp->is_ready = arena_array(run->arena, bool, count);
-    for (uint32_t i = 0; i < count; i++) {
-        ddp->leaves[i] = run->trained[i]->param->tensor;
-        ddp->places[i] = (struct place){ ddp->leaves[i], i };
-    }
-    qsort(ddp->places, count, sizeof *ddp->places, by_address);
+    ddp->bucket_of = arena_array(run->arena, uint32_t, ddp->count);
+    ddp->ready = arena_array(run->arena, uint32_t, ddp->count);
+    ddp->is_ready = arena_array(run->arena, bool, ddp->count);
     ddp->forward_param_sync = true;
-    ddp_verify_params(run, rank_count(&run->strategy->parallel));
+    ddp_verify_params(run, ddp->trained, ddp->count, rank_count(p));
     ddp_broadcast_state(run);
     initialize_buckets(run, ddp, first_buckets(run, ddp));
-    if (run->strategy->parallel.static_graph) {
-        ddp->hooks = arena_array(run->arena, uint32_t, count);
-        ddp->hooks_left = arena_array(run->arena, uint32_t, count);
+    if (p->static_graph) {
+        ddp->hooks = arena_array(run->arena, uint32_t, ddp->count);
+        ddp->hooks_left = arena_array(run->arena, uint32_t, ddp->count);
         ddp->learns = true;
     }
-    if (run->strategy->parallel.find_unused_parameters || run->strategy->parallel.static_graph) {
+    if (p->find_unused_parameters || p->static_graph) {
         run->ghost.category = CATEGORY_COMMUNICATION;
-        ddp->used = tensor_new_sizes(&run->ghost, DTYPE_INT32, (int64_t)count);
+        ddp->used = tensor_new_sizes(&run->ghost, DTYPE_INT32, (int64_t)ddp->count);
         run->ghost.category = CATEGORY_ACTIVATION;
     }
+}
+
+static void wrap(struct run *run)
+{
+    for (run->stage = 0; run->stage < pipeline_stage_count(run); run->stage++)
+        wrap_stage(run);
+    run->stage = 0;
     if (run->strategy->parallel.zero_optimizer > 0)
         zero_optimizer_partition(run, run->strategy->parallel.zero_optimizer);
     run->ghost.accumulated = make_ready;
@@ -270,7 +304,7 @@ static void wrap(struct run *run)
 
 static void before_forward(struct run *run, struct wrapped_call *call)
 {
-    struct ddp *ddp = run->wrapper_state;
+    struct ddp *ddp = ddp_of(run);
 
     if (!call->root)
         return;
@@ -282,16 +316,16 @@ static void before_forward(struct run *run, struct wrapped_call *call)
 
 static void after_forward(struct run *run, struct wrapped_call *call)
 {
-    struct ddp *ddp = run->wrapper_state;
+    struct ddp *ddp = ddp_of(run);
 
     if (!call->root)
         return;
     /* a pipeline runs every forward in no_sync(), and prepares the last backward itself */
     ddp->expects_hooks = run->ghost.grad_enabled && !run->pipeline && is_synchronized(run);
     ddp->forward_param_sync = ddp->expects_hooks;
-    for (size_t i = 0; i < run->trained_count; i++)
+    for (size_t i = 0; i < ddp->count; i++)
         ddp->is_ready[i] = false;
-    for (size_t i = 0; i < run->trained_count && ddp->hooks; i++)
+    for (size_t i = 0; i < ddp->count && ddp->hooks; i++)
         ddp->hooks_left[i] = ddp->hooks[i];
     if (run->strategy->parallel.find_unused_parameters || ddp->learns)
         ddp_sink(run, call);
@@ -300,12 +334,12 @@ static void after_forward(struct run *run, struct wrapped_call *call)
 /* before_backward() - of a pipeline's last micro-batch: reducer.prepare_for_backward() */
 static void before_backward(struct run *run, uint32_t micro)
 {
-    struct ddp *ddp = run->wrapper_state;
+    struct ddp *ddp = ddp_of(run);
 
     if (!run->pipeline || (int64_t)micro + 1 < run->batch_multiple)
         return;
     ddp->expects_hooks = true;
-    for (size_t i = 0; i < run->trained_count; i++)
+    for (size_t i = 0; i < ddp->count; i++)
         ddp->is_ready[i] = false;
 }
 
@@ -313,24 +347,24 @@ static void before_backward(struct run *run, uint32_t micro)
 static void reduce_all(struct run *run, struct ddp *ddp)
 {
     ddp->learns = false;
-    for (uint32_t i = 0; i < run->trained_count; i++)
+    for (uint32_t i = 0; i < ddp->count; i++)
         if (run->strategy->parallel.gradient_as_bucket_view && ddp->leaves[i]->grad)
             point_into_bucket(ddp, i);
 }
 
 static void after_backward(struct run *run, uint32_t micro)
 {
-    struct ddp *ddp = run->wrapper_state;
+    struct ddp *ddp = ddp_of(run);
 
     bool all = ddp->expects_hooks && !ddp->used;
 
-    for (size_t i = 0; all && !run->ghost.halt && i < run->trained_count; i++)
+    for (size_t i = 0; all && !run->ghost.halt && i < ddp->count; i++)
         if (!ddp->is_ready[i])
             ghost_fail(&run->ghost, PLM_E_USAGE,
                        "DistributedDataParallel: '%s' gets no gradient; PyTorch refuses that "
                        "without --find-unused-parameters",
-                       names_text(run->ghost.names, run->trained[i]->param->name));
-    for (uint32_t i = 0; ddp->hooks && !ddp->learns && i < run->trained_count; i++)
+                       names_text(run->ghost.names, ddp->trained[i]->param->name));
+    for (uint32_t i = 0; ddp->hooks && !ddp->learns && i < ddp->count; i++)
         if (ddp->hooks[i] == 0)
             mark_ready(run, ddp, i);
     ddp->expects_hooks = false;

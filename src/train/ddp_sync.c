@@ -7,28 +7,29 @@
 #include "train/ddp_sync.h"
 #include "ghost/kernels.h"
 #include "train/ddp_buckets.h"
+#include "train/pipeline.h"
 
 /* DistributedDataParallel.broadcast_bucket_size */
 static const struct bucket_limits broadcast_limits = { 250 << 20, 250 << 20 };
 
 enum { IN_FLIGHT = 2 }; /* comm.cpp, broadcast_coalesced: max_in_flight */
 
-void ddp_verify_params(struct run *run, int64_t ranks)
+void ddp_verify_params(struct run *run, struct leaf *const *leaves, size_t count, int64_t ranks)
 {
     struct ghost *g = &run->ghost;
-    size_t count = (size_t)ranks + 1;
-    struct tensor **counts = pool_alloc(&g->pool, count * sizeof *counts);
+    size_t made = (size_t)ranks + 1;
+    struct tensor **counts = pool_alloc(&g->pool, made * sizeof *counts);
     int64_t dims = 0;
 
     /* verify_params_across_processes: the number of parameters from every rank, then sizes and strides of all */
     g->category = CATEGORY_COMMUNICATION;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < made; i++)
         counts[i] = tensor_new_scalar(g, DTYPE_INT64);
-    for (size_t i = 0; i < run->trained_count; i++)
-        dims += run->trained[i]->param->dims;
+    for (size_t i = 0; i < count; i++)
+        dims += leaves[i]->param->dims;
     tensor_drop(tensor_new_sizes(g, DTYPE_INT64, 2 * dims));
-    while (count > 0)
-        tensor_drop(counts[--count]);
+    while (made > 0)
+        tensor_drop(counts[--made]);
     pool_free(&g->pool, counts, ((size_t)ranks + 1) * sizeof *counts);
     g->category = CATEGORY_ACTIVATION;
 }
@@ -80,6 +81,12 @@ static void broadcast_coalesced(struct run *run, struct tensor *const *tensors, 
     arena_finish(&scratch);
 }
 
+/* is_here() - is the parameter or buffer in the module that is wrapped? */
+static bool is_here(const struct run *run, size_t i)
+{
+    return run->params[i].tensor && pipeline_stage_has(run, run->stage, i);
+}
+
 /* broadcast() - parameters (when asked for), then buffers, each in the order of registration */
 static void broadcast(struct run *run, bool parameters)
 {
@@ -88,10 +95,10 @@ static void broadcast(struct run *run, bool parameters)
     struct tensor **tensors = pool_alloc(pool, size);
 
     for (size_t i = 0; parameters && i < run->param_count; i++)
-        if (!run->params[i].buffer && run->params[i].tensor)
+        if (!run->params[i].buffer && is_here(run, i))
             tensors[count++] = run->params[i].tensor;
     for (size_t i = 0; i < run->param_count; i++)
-        if (run->params[i].buffer && run->params[i].tensor)
+        if (run->params[i].buffer && is_here(run, i))
             tensors[count++] = run->params[i].tensor;
     broadcast_coalesced(run, tensors, count);
     pool_free(pool, tensors, size);

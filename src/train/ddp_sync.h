@@ -7,9 +7,9 @@
 struct bucket;
 
 /* ddp_verify_params() - do all ranks have the same parameters? */
-void ddp_verify_params(struct run *run, int64_t ranks);
+void ddp_verify_params(struct run *run, struct leaf *const *leaves, size_t count, int64_t ranks);
 
-/* ddp_broadcast_state() - rank 0's parameters and buffers to all; ddp_broadcast_buffers() - buffers alone */
+/* ddp_broadcast_state() - rank 0's parameters and buffers of the stage to all; ddp_broadcast_buffers() - buffers alone */
 void ddp_broadcast_state(struct run *run);
 void ddp_broadcast_buffers(struct run *run);
 

@@ -15,6 +15,7 @@
 #include "train/fsdp.h"
 #include "train/mesh.h"
 #include "train/modules.h"
+#include "train/pipeline.h"
 
 extern const struct wrapper wrapper_tensor_parallel; /* tensor_parallel.c */
 
@@ -79,43 +80,72 @@ static void resharding(struct fsdp *fsdp, const struct plm_parallel *parallel)
         reshards = parallel->reshard_to > 1;
         fsdp->post_forward_shards = parallel->reshard_to;
     }
-    for (size_t i = 0; i < fsdp->state_count; i++) {
-        struct fsdp_state *state = &fsdp->states[i];
+    for (size_t t = 0; t < fsdp->tree_count; t++)
+        for (size_t i = 0; i < fsdp->trees[t].state_count; i++) {
+            struct fsdp_state *state = &fsdp->trees[t].states[i];
 
-        state->reshards = reshards && !(state->root && parallel->reshard == PLM_RESHARD_DEFAULT);
-    }
+            state->reshards =
+                reshards && !(state->root && parallel->reshard == PLM_RESHARD_DEFAULT);
+        }
 }
 
 /* ------------------------------------------------------------------ which modules, which parameters */
 
-static struct fsdp_state *root_of(struct fsdp *fsdp)
+static struct fsdp_state *root_of(struct fsdp_tree *tree)
 {
-    return &fsdp->states[fsdp->state_count - 1];
+    return &tree->states[tree->state_count - 1];
+}
+
+/* tree_of() - of the stage that runs now; without a pipeline there is one */
+static struct fsdp_tree *tree_of(const struct run *run)
+{
+    struct fsdp *fsdp = run->wrapper_state;
+
+    return &fsdp->trees[run->stage];
 }
 
 static struct fsdp_state *state_of_call(struct run *run, const struct wrapped_call *call)
 {
-    struct fsdp *fsdp = run->wrapper_state;
+    struct fsdp_tree *tree = tree_of(run);
 
-    return &fsdp->states[wrapped_of_call(&fsdp->wrapped, call)];
+    return &tree->states[wrapped_of_call(&tree->wrapped, call)];
 }
 
-static void make_states(struct fsdp *fsdp)
+/* make_tree() - the states of the root module whose forward is @body */
+static void make_tree(struct fsdp_tree *tree, struct fsdp *fsdp, const struct graph_body *body)
 {
-    wrapped_find(&fsdp->wrapped, fsdp->run);
-    fsdp->state_count = fsdp->wrapped.count + 1;
-    fsdp->states = arena_array(fsdp->run->arena, struct fsdp_state, fsdp->state_count);
-    for (size_t i = 0; i < fsdp->state_count; i++) {
-        bool root = i == fsdp->wrapped.count;
+    struct arena *arena = fsdp->run->arena;
 
-        fsdp->states[i] = (struct fsdp_state){
+    *tree = (struct fsdp_tree){ .fsdp = fsdp, .reduces = true };
+    wrapped_find(&tree->wrapped, fsdp->run, body);
+    tree->state_count = tree->wrapped.count + 1;
+    tree->states = arena_array(arena, struct fsdp_state, tree->state_count);
+    tree->outer_first = arena_array(arena, struct fsdp_state *, tree->state_count);
+    for (size_t i = 0; i < tree->state_count; i++) {
+        bool root = i == tree->wrapped.count;
+
+        tree->states[i] = (struct fsdp_state){
             .fsdp = fsdp,
-            .path = root ? 0 : fsdp->wrapped.paths[i],
+            .tree = tree,
+            .path = root ? 0 : tree->wrapped.paths[i],
             .root = root,
             .shards = fsdp->shards,
             .rank = fsdp->rank,
         };
     }
+    tree->outer_first[0] = root_of(tree);
+    for (size_t i = 0; i < tree->wrapped.count; i++)
+        tree->outer_first[i + 1] = &tree->states[tree->wrapped.outer_first[i]];
+}
+
+static void make_trees(struct fsdp *fsdp)
+{
+    struct run *run = fsdp->run;
+
+    fsdp->tree_count = pipeline_stage_count(run);
+    fsdp->trees = arena_array(run->arena, struct fsdp_tree, fsdp->tree_count);
+    for (uint32_t i = 0; i < fsdp->tree_count; i++)
+        make_tree(&fsdp->trees[i], fsdp, pipeline_stage_body(run, i));
 }
 
 static enum plm_status create(struct run *run, struct plm_error *reterr)
@@ -132,7 +162,6 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
         .param_dtype = reduced_dtype(parallel->param_dtype),
         .reduce_dtype = reduced_dtype(parallel->reduce_dtype),
         .offload = parallel->cpu_offload,
-        .reduces = true,
         .finalizes = run->pipeline != NULL,
     };
     fsdp->rank = (place.data * mesh_sizes(parallel).context + place.context) % fsdp->shards;
@@ -144,7 +173,7 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
         status = expert_parallel_check(run, reterr);
     if (status)
         return status;
-    make_states(fsdp);
+    make_trees(fsdp);
     resharding(fsdp, parallel);
     run->wrapper_state = fsdp;
     run->partial_norms = (fsdp->shards > 1 ? 1u : 0u) + (parallel->tp > 1 ? 1u : 0u);
@@ -183,8 +212,9 @@ static void assign(struct fsdp *fsdp)
             leaves[count++] = &run->leaves[i];
     qsort(leaves, count, sizeof *leaves, by_rank);
     for (size_t i = 0; i < count; i++) {
+        struct fsdp_tree *tree = &fsdp->trees[leaves[i]->param->stage];
         struct fsdp_state *state =
-            &fsdp->states[wrapped_of_module(&fsdp->wrapped, leaves[i]->module)];
+            &tree->states[wrapped_of_module(&tree->wrapped, leaves[i]->module)];
         struct fsdp_param p = { .param = leaves[i]->param, .module = leaves[i]->module };
 
         if (p.param->buffer) {
@@ -266,8 +296,9 @@ static void fully_shard(struct fsdp_state *state)
 static struct fsdp_param *find_param(struct fsdp *fsdp, size_t number)
 {
     struct run *run = fsdp->run;
+    struct fsdp_tree *tree = &fsdp->trees[run->params[number].stage];
     struct fsdp_state *state =
-        &fsdp->states[wrapped_of_module(&fsdp->wrapped, run->leaves[number].module)];
+        &tree->states[wrapped_of_module(&tree->wrapped, run->leaves[number].module)];
 
     for (size_t i = 0; i < state->param_count; i++)
         if (state->params[i].param == &run->params[number])
@@ -300,8 +331,8 @@ static void make_empty(struct run *run, size_t number)
 /* pad() - reset_sharded_param(), when a unit's _apply() is over */
 static void pad(struct run *run, name_id module)
 {
-    struct fsdp *fsdp = run->wrapper_state;
-    struct fsdp_state *state = &fsdp->states[wrapped_of_module(&fsdp->wrapped, module)];
+    struct fsdp_tree *tree = tree_of(run);
+    struct fsdp_state *state = &tree->states[wrapped_of_module(&tree->wrapped, module)];
 
     if (state->path != module)
         return;
@@ -337,9 +368,10 @@ static void wrap(struct run *run)
     g->category = CATEGORY_PARAMETER;
     g->op = OP_COUNT;
     for (int experts = 1; experts >= 0; experts--) /* transformers wraps all experts first */
-        for (size_t i = 0; i < fsdp->state_count; i++)
-            if (fsdp->states[i].experts == experts)
-                fully_shard(&fsdp->states[i]);
+        for (size_t t = 0; t < fsdp->tree_count; t++)
+            for (size_t i = 0; i < fsdp->trees[t].state_count; i++)
+                if (fsdp->trees[t].states[i].experts == experts)
+                    fully_shard(&fsdp->trees[t].states[i]);
     params_on_device(run, schedule);
     if (is_meta)
         modules_apply_all(run, make_empty, pad);
@@ -440,10 +472,10 @@ static void before_forward(struct run *run, struct wrapped_call *call)
         register_post_backward(state, call);
 }
 
-static void release_held(struct fsdp *fsdp)
+static void release_held(struct fsdp_tree *tree)
 {
-    tensor_drop(fsdp->held);
-    fsdp->held = NULL;
+    tensor_drop(tree->held);
+    tree->held = NULL;
 }
 
 static void before_module_backward(void *context, struct tensor *grad);
@@ -471,22 +503,22 @@ static void register_pre_backward(struct fsdp_state *state,
 static void after_forward(struct run *run, struct wrapped_call *call)
 {
     struct fsdp_state *state = state_of_call(run, call);
-    struct fsdp *fsdp = state->fsdp;
+    struct fsdp_tree *tree = state->tree;
 
     if (state->training == FSDP_PRE_BACKWARD)
         return;
     if (!run->ghost.backward && state->param_count > 0) {
         fsdp_reshard(state);
         arena_push(run->arena, state->order, state->order_count, state->order_capacity,
-                   fsdp->order_count);
-        arena_push(run->arena, fsdp->order, fsdp->order_count, fsdp->order_capacity, state);
+                   tree->order_count);
+        arena_push(run->arena, tree->order, tree->order_count, tree->order_capacity, state);
     }
     state->group_training = FSDP_IDLE;
     if (run->ghost.grad_enabled)
         register_pre_backward(state, call->ret, call->step->body->out_count);
     state->training = FSDP_IDLE;
     if (state->root)
-        release_held(fsdp);
+        release_held(tree);
 }
 
 /* ------------------------------------------------------------------ backward */
@@ -500,10 +532,10 @@ static void finish_group(struct fsdp_state *state)
 }
 
 /* end_iteration() - _end_backward_iteration(): what reductions and gathers still hold goes */
-static void end_iteration(struct fsdp *fsdp)
+static void end_iteration(struct fsdp_tree *tree)
 {
-    for (size_t i = 0; i < fsdp->state_count; i++) {
-        struct fsdp_state *state = &fsdp->states[i];
+    for (size_t i = 0; i < tree->state_count; i++) {
+        struct fsdp_state *state = &tree->states[i];
 
         tensor_drop(state->all_reduced);
         tensor_drop(state->gathered);
@@ -511,36 +543,86 @@ static void end_iteration(struct fsdp *fsdp)
         state->gathering = false;
         state->order_count = 0;
     }
-    release_held(fsdp);
-    fsdp->order_count = 0;
-    tensor_drop(fsdp->reduce_input);
-    fsdp->reduce_input = NULL;
+    release_held(tree);
+    tree->order_count = 0;
+    tensor_drop(tree->reduce_input);
+    tree->reduce_input = NULL;
 }
 
 /* after_whole_backward() - _root_post_backward_final_callback(): the root comes first */
 static void after_whole_backward(void *context)
 {
-    struct fsdp *fsdp = context;
+    struct fsdp_tree *tree = context;
 
-    finish_group(root_of(fsdp));
-    for (size_t i = 0; i + 1 < fsdp->state_count; i++)
-        finish_group(&fsdp->states[i]);
-    fsdp->callback_queued = false;
-    if (fsdp->finalizes)
-        release_held(fsdp);
+    for (size_t i = 0; i < tree->state_count; i++)
+        finish_group(tree->outer_first[i]);
+    tree->callback_queued = false;
+    if (tree->fsdp->finalizes)
+        release_held(tree);
     else
-        end_iteration(fsdp);
+        end_iteration(tree);
 }
 
-/* after_schedule() - set_requires_gradient_sync(True), set_reshard_after_backward(True), finalize_backward() */
-static void after_schedule(struct run *run)
+/* before_module_backward() - _pre_backward(): the gradient of an output has come */
+static void before_module_backward(void *context, struct tensor *grad)
 {
-    struct fsdp *fsdp = run->wrapper_state;
+    struct fsdp_state *state = context;
+    struct fsdp_tree *tree = state->tree;
 
-    fsdp->reduces = true;
-    for (size_t i = fsdp->state_count; i-- > 0;) {
-        /* all_states begins with the root */
-        struct fsdp_state *state = i > 0 ? &fsdp->states[i - 1] : root_of(fsdp);
+    (void)grad;
+    state->training = FSDP_PRE_BACKWARD;
+    if (!tree->callback_queued)
+        autograd_queue_callback(&tree->fsdp->run->ghost, after_whole_backward, tree);
+    tree->callback_queued = true;
+    fsdp_group_pre_backward(state);
+}
+
+static void before_backward(struct run *run, uint32_t micro)
+{
+    struct fsdp_tree *tree = tree_of(run);
+
+    tree->reduces = !tree->fsdp->finalizes && (!run->strategy->parallel.fsdp_no_sync ||
+                                               micro + 1 >= (uint32_t)run->strategy->accumulate);
+}
+
+/* ------------------------------------------------------------------ a pipeline's stage, as a schedule treats it */
+
+/* unshard_stage() - FSDPModule.unshard(async_op=True) of each module, the root first */
+static void unshard_stage(struct run *run)
+{
+    struct fsdp_tree *tree = tree_of(run);
+
+    for (size_t i = 0; i < tree->state_count; i++)
+        fsdp_unshard(tree->outer_first[i]);
+    tree->unsharding = true;
+}
+
+static void await_unshard(struct run *run)
+{
+    struct fsdp_tree *tree = tree_of(run);
+
+    for (size_t i = 0; tree->unsharding && i < tree->state_count; i++)
+        fsdp_wait_for_unshard(tree->outer_first[i]);
+    tree->unsharding = false;
+}
+
+static void reshard_stage(struct run *run)
+{
+    struct fsdp_tree *tree = tree_of(run);
+
+    for (size_t i = 0; !tree->finalized && i < tree->state_count; i++)
+        fsdp_reshard(tree->outer_first[i]);
+    tree->finalized = false;
+}
+
+/* reduce_stage() - set_requires_gradient_sync(True), set_reshard_after_backward(True), finalize_backward() */
+static void reduce_stage(struct run *run)
+{
+    struct fsdp_tree *tree = tree_of(run);
+
+    tree->reduces = tree->finalized = true;
+    for (size_t i = tree->state_count; i-- > 0;) {
+        struct fsdp_state *state = tree->outer_first[i];
 
         if (state->pending)
             fsdp_group_post_backward(state);
@@ -548,30 +630,20 @@ static void after_schedule(struct run *run)
             fsdp_reshard(state);
         state->group_training = FSDP_IDLE;
     }
-    end_iteration(fsdp);
 }
 
-/* before_module_backward() - _pre_backward(): the gradient of an output has come */
-static void before_module_backward(void *context, struct tensor *grad)
+static void await_reduction(struct run *run)
 {
-    struct fsdp_state *state = context;
-    struct fsdp *fsdp = state->fsdp;
-
-    (void)grad;
-    state->training = FSDP_PRE_BACKWARD;
-    if (!fsdp->callback_queued)
-        autograd_queue_callback(&fsdp->run->ghost, after_whole_backward, fsdp);
-    fsdp->callback_queued = true;
-    fsdp_group_pre_backward(state);
+    end_iteration(tree_of(run));
 }
 
-static void before_backward(struct run *run, uint32_t micro)
-{
-    struct fsdp *fsdp = run->wrapper_state;
-
-    fsdp->reduces = !fsdp->finalizes && (!run->strategy->parallel.fsdp_no_sync ||
-                                         micro + 1 >= (uint32_t)run->strategy->accumulate);
-}
+static const struct stage_hooks stage_hooks = {
+    .unshard = unshard_stage,
+    .await_unshard = await_unshard,
+    .reshard = reshard_stage,
+    .reduce = reduce_stage,
+    .await_reduction = await_reduction,
+};
 
 /* ------------------------------------------------------------------ the optimizer, on the host when offloaded */
 
@@ -599,7 +671,7 @@ const struct wrapper wrapper_fsdp = {
     .before_forward = before_forward,
     .after_forward = after_forward,
     .before_backward = before_backward,
-    .after_schedule = after_schedule,
+    .stage = &stage_hooks,
     .before_step = before_step,
     .after_step = after_step,
 };

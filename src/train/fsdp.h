@@ -3,18 +3,18 @@
  *
  * Mirrors torch/distributed/fsdp/_fully_shard (PyTorch 2.15). A state is what fully_shard() adds to one module (its hooks); a
  * group are the parameters that are gathered and reduced together: here each state has exactly one group, which may be
- * empty. Everything that is alive between two calls hangs on the states or on the context that they share.
+ * empty. Everything that is alive between two calls hangs on the states or on the context that they share: a tree's, which
+ * is that of a root module. A pipeline's rank has a tree for each of its stages.
  */
 #ifndef PLM_TRAIN_FSDP_H
 #define PLM_TRAIN_FSDP_H
 
 #include "train/wrapped.h"
 
-/* Streams beside the default one, as FSDPCommContext makes them; memory is allocated on these only. */
+/* Streams of FSDPCommContext, in the order in which it makes them, that memory is allocated on. */
 enum fsdp_stream {
-    FSDP_STREAM_DEFAULT,
-    FSDP_STREAM_ALL_GATHER, /* all_gather_copy_in_stream */
-    FSDP_STREAM_REDUCE_SCATTER,
+    FSDP_STREAM_ALL_GATHER, /* all_gather_copy_in_stream; the all-gather's own comes after it */
+    FSDP_STREAM_REDUCE_SCATTER = 2,
     FSDP_STREAM_ALL_REDUCE,
 };
 
@@ -40,6 +40,7 @@ struct fsdp_param {
 /* struct fsdp_state - FSDPState with its FSDPParamGroup */
 struct fsdp_state {
     struct fsdp *fsdp;
+    struct fsdp_tree *tree;
     name_id path; /* of the module */
     bool root;
     enum fsdp_training training;       /* of the state: its forward and its backward hooks */
@@ -56,27 +57,38 @@ struct fsdp_state {
     bool gathering;             /* an all-gather is pending: _all_gather_result */
     struct tensor *gathered;    /* its buffer; NULL in a world of one */
     struct tensor *all_reduced; /* _all_reduce_state: the buffer of the last all-reduce */
-    size_t *order;              /* [order_count] _post_forward_indices: its places in fsdp->order */
+    size_t *order;              /* [order_count] _post_forward_indices: its places in tree->order */
     size_t order_count, order_capacity;
 };
 
-/* struct fsdp - the strategy's answers, and what FSDPCommContext and FSDPStateContext hold */
+/* struct fsdp_tree - what FSDPCommContext and FSDPStateContext hold */
+struct fsdp_tree {
+    struct fsdp *fsdp;
+    struct wrapped wrapped;
+    struct fsdp_state *states; /* [state_count], by unit: the root comes last */
+    size_t state_count;
+    struct fsdp_state **outer_first; /* [state_count] in the order of Module.modules() */
+    bool reduces;                    /* set_requires_gradient_sync() */
+    struct tensor *held;             /* all_gather_state: the last buffer of the forward */
+    struct tensor *reduce_input;     /* reduce_scatter_states, of which one is kept */
+    struct fsdp_state **order;       /* [order_count] post_forward_order */
+    size_t order_count, order_capacity;
+    bool callback_queued;
+    /* what a lowered schedule remembers: unshard_ops, _finalized_stages */
+    bool unsharding, finalized;
+};
+
+/* struct fsdp - the strategy's answers */
 struct fsdp {
     struct run *run;
     int64_t shards, replicas, rank; /* @rank within a shard group */
     int64_t post_forward_shards;    /* ranks that share a parameter between forward and backward */
     enum dtype param_dtype, reduce_dtype; /* DTYPE_COUNT: none was given */
     bool offload;
-    bool reduces;   /* set_requires_gradient_sync() */
-    bool finalizes; /* a pipeline: nothing is reduced or sharded until the schedule is over */
-    struct wrapped wrapped;
-    struct fsdp_state *states; /* [state_count], by unit: the root comes last */
-    size_t state_count;
-    struct tensor *held;         /* all_gather_state: the last buffer of the forward */
-    struct tensor *reduce_input; /* reduce_scatter_states, of which one is kept */
-    struct fsdp_state **order;   /* [order_count] post_forward_order */
-    size_t order_count, order_capacity;
-    bool callback_queued;
+    bool
+        finalizes; /* a pipeline: nothing is reduced or sharded until a stage's backwards are over */
+    struct fsdp_tree *trees; /* [tree_count] */
+    size_t tree_count;
     struct tensor *last_named; /* what the loop that froze parameters saw last */
     struct schedule *schedule; /* while the optimizer runs on the host */
 };
@@ -104,6 +116,8 @@ void fsdp_copy_out(struct fsdp_state *state, struct tensor *gathered);
 /* fsdp_reduce() - reduce and scatter @grads, [state->param_count], which are taken over; NULL: has none */
 void fsdp_reduce(struct fsdp_state *state, struct tensor **grads);
 
+/* fsdp_stream() - the number of one of the tree's streams */
+uint16_t fsdp_stream(const struct fsdp_tree *tree, enum fsdp_stream which);
 /* fsdp_world() - ranks that a gather of the group's parameters runs over now */
 int64_t fsdp_world(const struct fsdp_state *state);
 /* fsdp_gathered_dtype() - the type of a gathered parameter */

@@ -79,7 +79,7 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
         .prefetches_forward = parallel->fsdp_forward_prefetch,
         .syncs = true,
     };
-    wrapped_find(&fsdp->wrapped, run);
+    wrapped_find(&fsdp->wrapped, run, run->graph->main);
     fsdp->handles = arena_array(run->arena, struct fsdp1_handle, fsdp->wrapped.count + 1);
     for (size_t i = 0; i <= fsdp->wrapped.count; i++) {
         bool root = i == fsdp->wrapped.count;

@@ -12,7 +12,19 @@ enum {
     BLOCK_THREADS = 128,              /* TensorShape.cu, BLOCK_SIZE */
     BLOCK_BYTES = BLOCK_THREADS * 16, /* BYTES_PER_BLOCK */
     ENTRY_BYTES = 8,                  /* an int64 */
+    /* c10/cuda/CUDAStream.cpp, kStreamsPerPool: streams of a priority, handed out in turn */
+    POOL_STREAMS = 32,
+    HIGH_STREAMS = 3, /* of those a tree takes so many of high priority, and one of normal */
 };
+
+uint16_t fsdp_stream(const struct fsdp_tree *tree, enum fsdp_stream which)
+{
+    unsigned number = (unsigned)(tree - tree->fsdp->trees);
+
+    if (which == FSDP_STREAM_ALL_REDUCE)
+        return (uint16_t)(1 + POOL_STREAMS + number % POOL_STREAMS);
+    return (uint16_t)(1 + (number * HIGH_STREAMS + which) % POOL_STREAMS);
+}
 
 int64_t fsdp_world(const struct fsdp_state *state)
 {
@@ -77,7 +89,7 @@ struct tensor *fsdp_all_gather(struct fsdp_state *state)
     bool aside =
         state->group_training == FSDP_FORWARD || state->group_training == FSDP_PRE_BACKWARD;
 
-    g->stream = aside ? FSDP_STREAM_ALL_GATHER : FSDP_STREAM_DEFAULT;
+    g->stream = aside ? fsdp_stream(state->tree, FSDP_STREAM_ALL_GATHER) : 0;
     for (size_t i = 0; i < state->param_count; i++) {
         numel += input_numel(state, &state->params[i]);
         if (state->fsdp->offload)
@@ -89,7 +101,7 @@ struct tensor *fsdp_all_gather(struct fsdp_state *state)
                                                numel * fsdp_world(state));
 
     list_drop(state->fsdp->run, &inputs);
-    g->stream = FSDP_STREAM_DEFAULT;
+    g->stream = 0;
     return gathered;
 }
 
@@ -260,9 +272,9 @@ void fsdp_reduce(struct fsdp_state *state, struct tensor **grads)
         numel += state->params[i].padded;
     }
     g->category = CATEGORY_COMMUNICATION;
-    fsdp->reduce_input = tensor_new_sizes(g, dtype, numel * state->shards);
+    state->tree->reduce_input = tensor_new_sizes(g, dtype, numel * state->shards);
     copy_in(state, grads, dtype);
-    g->stream = FSDP_STREAM_REDUCE_SCATTER;
+    g->stream = fsdp_stream(state->tree, FSDP_STREAM_REDUCE_SCATTER);
     g->category = CATEGORY_GRADIENT;
     TENSOR_AUTO *output = tensor_new_sizes(g, dtype, numel);
 
@@ -271,7 +283,7 @@ void fsdp_reduce(struct fsdp_state *state, struct tensor **grads)
         TENSOR_AUTO *divided = tensor_new_sizes(g, dtype, numel);
     }
     if (fsdp->replicas > 1) {
-        g->stream = FSDP_STREAM_ALL_REDUCE;
+        g->stream = fsdp_stream(state->tree, FSDP_STREAM_ALL_REDUCE);
         state->all_reduced = tensor_ref(output);
     }
     TENSOR_AUTO *reduced = output ? kernel_cast(output, kept) : NULL;
@@ -279,6 +291,6 @@ void fsdp_reduce(struct fsdp_state *state, struct tensor **grads)
     for (size_t i = 0; i < state->param_count && reduced; i++)
         if (has[i])
             give_grad(state, &state->params[i], reduced);
-    g->stream = FSDP_STREAM_DEFAULT;
+    g->stream = 0;
     pool_free(&g->pool, has, state->param_count);
 }

@@ -27,10 +27,10 @@ void fsdp_unshard(struct fsdp_state *state)
     g->path = path;
 }
 
-static void release_held(struct fsdp *fsdp)
+static void release_held(struct fsdp_tree *tree)
 {
-    tensor_drop(fsdp->held);
-    fsdp->held = NULL;
+    tensor_drop(tree->held);
+    tree->held = NULL;
 }
 
 void fsdp_wait_for_unshard(struct fsdp_state *state)
@@ -43,7 +43,7 @@ void fsdp_wait_for_unshard(struct fsdp_state *state)
     if (!state->gathering)
         return;
     if (state->group_training == FSDP_FORWARD)
-        release_held(fsdp);
+        release_held(state->tree);
     g->category = CATEGORY_COMMUNICATION;
     fsdp_copy_out(state, state->gathered);
     g->category = category;
@@ -54,7 +54,7 @@ void fsdp_wait_for_unshard(struct fsdp_state *state)
     }
     state->sharding = FSDP_UNSHARDED;
     if (state->group_training == FSDP_FORWARD)
-        fsdp->held = state->gathered;
+        state->tree->held = state->gathered;
     else
         tensor_drop(state->gathered);
     state->gathered = NULL;
@@ -121,7 +121,7 @@ static void defer_upcast(struct fsdp_state *state, bool defers)
             dtype_defs[dtype].bytes <= dtype_defs[fsdp_gathered_dtype(state, p)].bytes)
             continue;
         if (defers) {
-            if (leaf->grad || state->fsdp->reduces)
+            if (leaf->grad || state->tree->reduces)
                 autograd_grad_dtype(leaf, leaf->dtype);
             continue;
         }
@@ -138,15 +138,13 @@ static void defer_upcast(struct fsdp_state *state, bool defers)
 /* prefetch() - _backward_prefetch(): gather what came before this group in the forward */
 static void prefetch(struct fsdp_state *state)
 {
-    struct fsdp *fsdp = state->fsdp;
-
     if (state->order_count == 0)
         return;
     size_t index = state->order[--state->order_count];
 
     if (index == 0)
         return;
-    struct fsdp_state *target = fsdp->order[index - 1];
+    struct fsdp_state *target = state->tree->order[index - 1];
     enum fsdp_training outer = target->group_training;
 
     target->group_training = FSDP_PRE_BACKWARD;
@@ -176,8 +174,8 @@ void fsdp_group_post_backward(struct fsdp_state *state)
     if (state->param_count == 0)
         return;
     state->group_training = FSDP_POST_BACKWARD;
-    state->pending = !fsdp->reduces;
-    if (!fsdp->reduces) {
+    state->pending = !state->tree->reduces;
+    if (state->pending) {
         defer_upcast(state, false);
         if (!fsdp->finalizes)
             fsdp_reshard(state);
@@ -196,8 +194,8 @@ void fsdp_group_post_backward(struct fsdp_state *state)
     }
     defer_upcast(state, false);
     fsdp_reshard(state);
-    tensor_drop(fsdp->reduce_input);
-    fsdp->reduce_input = NULL;
+    tensor_drop(state->tree->reduce_input);
+    state->tree->reduce_input = NULL;
     if (count > 0) {
         tensor_drop(state->all_reduced);
         state->all_reduced = NULL;

@@ -49,6 +49,9 @@ typedef struct value value_operator(struct ghost *g,
 /* value_operators - by enum op_kind; NULL for the others */
 extern value_operator *const value_operators[OP_COUNT];
 
+/* value_field() - the name of the field that a step of OP_FIELD reads */
+name_id value_field(const struct graph_step *step);
+
 /* ------------------------------------------------------------------ checkpoint regions */
 
 /*
@@ -156,7 +159,8 @@ struct run {
     unsigned partial_norms;
 
     struct pipeline
-        *pipeline; /* pipeline.h: this rank's stages take the place of main; NULL: none */
+        *pipeline;  /* pipeline.h: this rank's stages take the place of main; NULL: none */
+    uint32_t stage; /* of them, the one that runs now; 0 without a pipeline */
 
     /* loop */
     struct step_extent last_step; /* where its events and allocations begin; event 0: no step yet */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "train/modules.h"
+#include "train/pipeline.h"
 
 /* struct tree - modules by the id of their full name */
 struct tree {
@@ -105,7 +106,8 @@ struct way {
 static void visit_each(struct run *run, const struct owned *owned, modules_visitor *visit)
 {
     for (; owned; owned = owned->next)
-        visit(run, owned->param);
+        if (run->params[owned->param].stage == run->stage)
+            visit(run, owned->param);
 }
 
 /* apply() - names are at most as deep as blocks may nest */
@@ -121,16 +123,24 @@ static void apply(struct run *run, const struct module *m, const struct way *way
         way->left(run, m->name);
 }
 
+/* apply_each() - to the model, or to one after the other of the stages that a pipeline's rank has */
+static void apply_each(struct run *run, const struct way *way)
+{
+    for (run->stage = 0; run->stage < pipeline_stage_count(run); run->stage++)
+        apply(run, run->modules, way);
+    run->stage = 0;
+}
+
 void modules_apply(struct run *run, modules_visitor *visit)
 {
-    apply(run, run->modules, &(struct way){ .visit = visit });
+    apply_each(run, &(struct way){ .visit = visit });
 }
 
 void modules_apply_all(struct run *run,
                        modules_visitor *visit,
                        void (*left)(struct run *run, name_id module))
 {
-    apply(run, run->modules, &(struct way){ .visit = visit, .ties = true, .left = left });
+    apply_each(run, &(struct way){ .visit = visit, .ties = true, .left = left });
 }
 
 static const struct module *module_of_name(const struct module *m, name_id name)

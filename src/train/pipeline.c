@@ -40,11 +40,11 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
     if (p->fsdp1 > 0)
         return plm_fail(reterr, PLM_E_USAGE,
                         "pp: torch.distributed.pipelining goes with --ddp, --fsdp and --hsdp");
-    if ((p->fsdp > 0 || p->hsdp_shard > 0) && p->schedule != PLM_SCHEDULE_1F1B &&
-        p->schedule != PLM_SCHEDULE_GPIPE)
+    if ((p->fsdp > 0 || p->hsdp_shard > 0) && splits && p->reshard != PLM_RESHARD_FALSE)
         return plm_fail(reterr, PLM_E_USAGE,
-                        "fsdp: of a pipeline's schedules 1f1b and gpipe are modelled, where each "
-                        "rank has one stage");
+                        "fsdp: zero-bubble looks for a stage's parameters before the backward "
+                        "gathers them, and trains none that was sharded again after the forward; "
+                        "add --reshard-after-forward false");
     if (p->fsdp_no_sync || (p->cpu_offload && p->fsdp > 0))
         return plm_fail(reterr, PLM_E_USAGE, "%s: not modelled with --pp",
                         p->fsdp_no_sync ? "fsdp-no-sync" : "fsdp-cpu-offload");
@@ -57,9 +57,6 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
             reterr, PLM_E_USAGE,
             "ddp: zero-bubble makes the weights' gradients by autograd.grad, which calls "
             "no hook of DistributedDataParallel");
-    if (p->ddp > 1 && p->schedule == PLM_SCHEDULE_INTERLEAVED)
-        return plm_fail(reterr, PLM_E_USAGE,
-                        "ddp: with several stages on a rank, each wrapped alone, is not modelled");
     if (p->megatron > 0 && p->schedule != PLM_SCHEDULE_1F1B)
         return plm_fail(reterr, PLM_E_USAGE, "schedule: of Megatron's only 1f1b is modelled");
     if (splits && s->checkpoint != PLM_CHECKPOINT_NONE)
@@ -127,6 +124,21 @@ enum plm_status pipeline_create(struct run *run, struct plm_error *reterr)
     /* Megatron moves each micro-batch by itself */
     run->batch_multiple = run->strategy->parallel.megatron > 0 ? 1 : p->shape.micros;
     return PLM_OK;
+}
+
+uint32_t pipeline_stage_count(const struct run *run)
+{
+    return run->pipeline ? (uint32_t)run->pipeline->shape.local : 1;
+}
+
+const struct graph_body *pipeline_stage_body(const struct run *run, uint32_t i)
+{
+    return run->pipeline ? run->pipeline->stages[i].call.body : run->graph->main;
+}
+
+bool pipeline_stage_has(const struct run *run, uint32_t i, size_t param)
+{
+    return !run->pipeline || run->pipeline->stages[i].has[param];
 }
 
 void pipeline_load(struct run *run)

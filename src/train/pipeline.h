@@ -56,8 +56,9 @@ struct stage {
         loss; /* of the last stage: main's steps after the model, given its outputs and the batch */
     struct value *
         frame; /* [call.in_count + call.out_count + loss.out_count, at least 1] around the calls; the loss comes after them */
-    struct chunk *chunks;    /* [micros] */
-    struct tensor **weights; /* [weight_count] its parameters that want gradients, in their order */
+    struct chunk *chunks;   /* [micros] */
+    bool *has;              /* [run->param_count] the parameters and buffers that it uses */
+    struct param **weights; /* [weight_count] those that want gradients, in their order */
     size_t weight_count;
 };
 
@@ -73,12 +74,19 @@ struct pipeline {
     const char *about; /* "blocks 0-3 and the embedding; 4 micro-batches in flight" */
 };
 
+/* pipeline_stage_count() - of this rank; without a pipeline the model is the only one */
+uint32_t pipeline_stage_count(const struct run *run);
+/* pipeline_stage_body() - what the module of stage @i runs; without a pipeline main */
+const struct graph_body *pipeline_stage_body(const struct run *run, uint32_t i);
+/* pipeline_stage_has() - does stage @i use the parameter or buffer run->params[@param]? */
+bool pipeline_stage_has(const struct run *run, uint32_t i, size_t param);
+
 /* ------------------------------------------------------------------ pipeline_cut.c, pipeline_build.c */
 
 /* pipeline_cut() - cut the model, give this rank its stages, and mark the parameters that are elsewhere */
 PLM_MUST_CHECK enum plm_status pipeline_cut(struct pipeline *p, struct plm_error *reterr);
 
-/* stage_weights() - after the model is loaded: the stage's own parameters that want gradients */
+/* stage_weights() - after the model is loaded: which of the stage's parameters want gradients */
 void stage_weights(struct pipeline *p, struct stage *stage);
 
 /* ------------------------------------------------------------------ pipeline_stage.c */

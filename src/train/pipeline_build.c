@@ -118,11 +118,8 @@ static uint32_t results(struct cutting *c, const struct stage *s, uint32_t *ret)
             ret[count++] = s->out->ports[i].slot;
         return count;
     }
-    struct slot_use *use = arena_array(c->run->arena, struct slot_use, row->slot_count);
-
-    cut_live_at(c, c->row.model_end, use);
     for (uint32_t slot = 0; slot < row->slot_count; slot++)
-        if (use[slot].in && cut_binder(c, slot, c->row.model_end) != SIZE_MAX)
+        if (c->loss_needs[slot] && cut_binder(c, slot, c->row.model_end) != SIZE_MAX)
             ret[count++] = slot;
     return count;
 }
@@ -139,12 +136,9 @@ static void build_loss(struct cutting *c, struct stage *s, const uint32_t *retur
     uint32_t results = c->run->strategy->parallel.megatron > 0 ? row->out_count : 1;
     uint32_t *out = arena_array(arena, uint32_t, results);
 
-    struct slot_use *use = arena_array(arena, struct slot_use, row->slot_count);
-
-    cut_live_at(c, c->row.model_end, use);
     for (uint32_t i = 0; i < inputs; i++) {
-        in[count + i] = use[i].in ? received + i : GRAPH_NO_SLOT;
-        if (use[i].in)
+        in[count + i] = c->loss_needs[i] ? received + i : GRAPH_NO_SLOT;
+        if (c->loss_needs[i])
             write_step(&w, cut_alias(arena, count + i, i + w.shift));
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -152,11 +146,28 @@ static void build_loss(struct cutting *c, struct stage *s, const uint32_t *retur
         write_step(&w, cut_alias(arena, i, returned[i] + w.shift));
     }
     for (size_t i = c->row.model_end; i < row->step_count; i++)
-        write_moved(&w, &row->steps[i]);
+        if (c->loss_takes[i])
+            write_moved(&w, &row->steps[i]);
     for (uint32_t i = 0; i < results; i++)
         out[i] = row->out[i] == GRAPH_NO_SLOT ? GRAPH_NO_SLOT : row->out[i] + w.shift;
     s->loss = call_of(arena, STEP_INLINE, body_of(&w, row, count + inputs, out, results), in,
                       received + inputs + count);
+}
+
+/* find_arguments() - what the stage receives, and the model's inputs that its steps read: it is given no others */
+static void find_arguments(struct writing *w,
+                           const struct graph_body *row,
+                           uint32_t received,
+                           uint32_t inputs,
+                           uint32_t *ret)
+{
+    struct slot_use *use = arena_array(w->arena, struct slot_use, row->slot_count + w->shift);
+
+    slots_used(use, w->steps + inputs, w->count - inputs); /* without the aliases of the inputs */
+    for (uint32_t i = 0; i < received; i++)
+        ret[i] = i;
+    for (uint32_t i = 0; i < inputs; i++)
+        ret[received + i] = use[i + w->shift].in ? received + i : GRAPH_NO_SLOT;
 }
 
 void stage_build(struct cutting *c, struct stage *s)
@@ -172,8 +183,6 @@ void stage_build(struct cutting *c, struct stage *s)
     uint32_t *out = arena_array(arena, uint32_t, row->slot_count);
     uint32_t count = results(c, s, returned);
 
-    for (uint32_t i = 0; i < received + inputs; i++)
-        in[i] = i;
     for (uint32_t i = 0; i < inputs; i++)
         write_step(&w, cut_alias(arena, received + i, i + w.shift));
     if (s->index > 0)
@@ -182,6 +191,7 @@ void stage_build(struct cutting *c, struct stage *s)
         write_moved(&w, &row->steps[i]);
     for (uint32_t i = 0; i < count; i++)
         out[i] = returned[i] + w.shift;
+    find_arguments(&w, row, received, inputs, in);
     s->call = call_of(arena, STEP_CALL, body_of(&w, row, received + inputs, out, count), in,
                       received + inputs);
     if (last)
@@ -283,14 +293,12 @@ void stage_copies(struct pipeline *p)
 void stage_weights(struct pipeline *p, struct stage *s)
 {
     struct run *run = p->run;
-    bool *here = arena_array(run->arena, bool, run->param_count);
 
-    stage_mark(run, s, here);
-    s->weights = arena_array(run->arena, struct tensor *, run->trained_count);
+    s->weights = arena_array(run->arena, struct param *, run->trained_count);
     for (size_t i = 0; i < run->trained_count; i++) {
         struct param *param = run->trained[i]->param;
 
-        if (here[param - run->params])
-            s->weights[s->weight_count++] = param->used ? param->used : param->tensor;
+        if (s->has[param - run->params])
+            s->weights[s->weight_count++] = param;
     }
 }

@@ -212,7 +212,7 @@ void cut_live_at(const struct cutting *c, size_t first, struct slot_use *use)
             use[body->out[i]].in = true;
 }
 
-static bool owns_weights(const struct run *run, const struct graph_step *step)
+bool cut_owns_weights(const struct run *run, const struct graph_step *step)
 {
     if (step->kind == STEP_OP && step->node < run->graph->node_count)
         for (unsigned k = 0; k < OWNED_MOST; k++) {
@@ -222,7 +222,7 @@ static bool owns_weights(const struct run *run, const struct graph_step *step)
                 return true;
         }
     for (size_t i = 0; step->body && i < step->body->step_count; i++)
-        if (owns_weights(run, &step->body->steps[i]))
+        if (cut_owns_weights(run, &step->body->steps[i]))
             return true;
     return false;
 }
@@ -256,7 +256,7 @@ bool cut_make(struct making *m, uint32_t slot, size_t before)
         m->stands_in[at] = stand_in(m, &fact->port);
         return m->stands_in[at] != 0;
     }
-    if (step->place || step->wrap || owns_weights(c->run, step))
+    if (step->place || step->wrap || cut_owns_weights(c->run, step))
         return false;
     struct slot_use *use = arena_array(c->run->arena, struct slot_use, c->row.body->slot_count);
 
@@ -353,6 +353,22 @@ static void describe(struct cutting *c)
     p->about = buf_string(&text);
 }
 
+/* mark_stages() - what each stage has, when the parameters have their last places */
+static void mark_stages(struct pipeline *p)
+{
+    struct run *run = p->run;
+
+    for (int32_t i = p->shape.local; i-- > 0;) {
+        struct stage *s = &p->stages[i];
+
+        s->has = arena_array(run->arena, bool, run->param_count);
+        stage_mark(run, s, s->has);
+        for (size_t k = 0; k < run->param_count; k++)
+            if (s->has[k])
+                run->params[k].stage = (uint32_t)i;
+    }
+}
+
 enum plm_status pipeline_cut(struct pipeline *p, struct plm_error *reterr)
 {
     struct run *run = p->run;
@@ -366,6 +382,8 @@ enum plm_status pipeline_cut(struct pipeline *p, struct plm_error *reterr)
     status = share_blocks(&c);
     if (status == PLM_OK)
         status = observe(&c);
+    if (status == PLM_OK)
+        cut_loss(&c);
     p->cuts = arena_array(run->arena, struct ports, p->stage_count + 1);
     for (uint32_t i = 1; status == PLM_OK && i < p->stage_count; i++)
         status = find_ports(&c, c.begins[i], &p->cuts[i]);
@@ -386,6 +404,7 @@ enum plm_status pipeline_cut(struct pipeline *p, struct plm_error *reterr)
     for (size_t i = 0; i < run->param_count; i++)
         run->params[i].elsewhere = !here[i];
     stage_copies(p);
+    mark_stages(p);
     describe(&c);
     return PLM_OK;
 }

@@ -24,6 +24,9 @@ struct cutting {
     size_t *begins;      /* [stage_count + 1]: its first step in the row */
     struct fact *facts;  /* [row.body->slot_count * …]: by step, then result; see fact_of() */
     size_t *first_fact;  /* [step_count] */
+    /* of the steps from row.model_end on: those that are run, and the slots that they read of the model or of the batch */
+    bool *loss_takes; /* [step_count] */
+    bool *loss_needs; /* [slot_count] */
     struct plm_error *reterr;
 };
 
@@ -50,6 +53,12 @@ void cut_live_at(const struct cutting *c, size_t first, struct slot_use *use);
  */
 bool cut_make(struct making *m, uint32_t slot, size_t before);
 void cut_making(struct cutting *c, const struct ports *in, struct making *ret);
+
+/* cut_owns_weights() - are parameters in @step, or in what it calls? */
+bool cut_owns_weights(const struct run *run, const struct graph_step *step);
+
+/* cut_loss() - pipeline_loss.c: set row.model_end, loss_takes and loss_needs */
+void cut_loss(struct cutting *c);
 
 /* stage_build() - pipeline_build.c: the stage's module, and of the last stage the loss */
 void stage_build(struct cutting *c, struct stage *stage);

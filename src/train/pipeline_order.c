@@ -318,8 +318,6 @@ static void add_waits(const struct pipeline_shape *shape,
         const struct action *a = &from->actions[i];
         int32_t at = a->stage * shape->micros + a->micro;
 
-        if (a->kind >= ACTION_UNSHARD)
-            continue;
         push(arena, ret, a->kind, a->stage, a->micro);
         if (a->kind == ACTION_SEND_FORWARD)
             sent[at] = true;

@@ -61,7 +61,7 @@ void pipeline_computes(const struct pipeline_shape *shape,
                        struct arena *arena,
                        struct action_list *ret);
 
-/* pipeline_lower() - the actions of @rank with communication, for interleaved and zero-bubble schedules; all but UNSHARD and its like */
+/* pipeline_lower() - the actions of @rank with communication, for interleaved and zero-bubble schedules */
 void pipeline_lower(const struct pipeline_shape *shape,
                     int32_t rank,
                     struct arena *arena,

@@ -329,6 +329,28 @@ static void detach_inplace(struct tensor *x)
     x->requires_grad = false;
 }
 
+/* split() - the first half of the backward of @c from @roots */
+static void split(struct pipeline *p, struct stage *s, struct chunk *c, const struct roots *roots)
+{
+    struct ghost *g = &p->run->ghost;
+    size_t input_size = (s->in->count + 1) * sizeof(struct tensor *);
+    size_t weight_size = (s->weight_count + 1) * sizeof(struct tensor *);
+    struct tensor **inputs = pool_alloc(&g->pool, input_size);
+    struct tensor **weights = pool_alloc(&g->pool, weight_size);
+
+    for (size_t i = 0; i < s->in->count; i++)
+        inputs[i] = c->args[i].as.tensor;
+    for (size_t i = 0; i < s->weight_count; i++)
+        weights[i] = s->weights[i]->used ? s->weights[i]->used : s->weights[i]->tensor;
+    c->split =
+        split_input(g,
+                    &(struct autograd_call){
+                        .roots = roots->edges, .grads = roots->grads, .root_count = roots->count },
+                    inputs, (uint32_t)s->in->count, weights, s->weight_count, c->input_gradients);
+    pool_free(&g->pool, weights, weight_size);
+    pool_free(&g->pool, inputs, input_size);
+}
+
 /*
  * stage_backward_input() - the first stage has no inputs that need gradients, and leaves all to the second half
  */
@@ -342,17 +364,11 @@ void stage_backward_input(struct pipeline *p, struct stage *s, int32_t micro)
         return;
     }
     struct roots roots = roots_of(p, s, c);
-    size_t size = (s->in->count + 1) * sizeof(struct tensor *);
-    struct tensor **inputs = pool_alloc(&g->pool, size);
 
-    for (size_t i = 0; i < s->in->count; i++)
-        inputs[i] = c->args[i].as.tensor;
+    if (p->run->wrapper && p->run->wrapper->before_backward)
+        p->run->wrapper->before_backward(p->run, (uint32_t)micro);
     if (!g->halt)
-        c->split = split_input(
-            g,
-            &(struct autograd_call){
-                .roots = roots.edges, .grads = roots.grads, .root_count = roots.count },
-            inputs, (uint32_t)s->in->count, s->weights, s->weight_count, c->input_gradients);
+        split(p, s, c, &roots);
     for (uint32_t i = 0; i < s->call.out_count; i++)
         if (is_last(p, s)) /* of it only the loss is kept for the second half */
             value_set(g, &c->outputs[i], (struct value){ 0 });
@@ -360,7 +376,6 @@ void stage_backward_input(struct pipeline *p, struct stage *s, int32_t micro)
             detach_inplace(c->outputs[i].as.tensor);
     detach_inplace(c->loss);
     drop_edges(s, c);
-    pool_free(&g->pool, inputs, size);
     roots_free(p, s, &roots);
     run_mark(p->run, "bwd_input", (uint32_t)micro);
 }

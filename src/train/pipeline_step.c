@@ -20,14 +20,22 @@ static void update_losses(struct pipeline *p, int32_t count)
         }
 }
 
+/* hooks_of() - of the wrapper, NULL: it has none, or the run has failed */
+static const struct stage_hooks *hooks_of(const struct run *run)
+{
+    return run->wrapper && !run->ghost.halt ? run->wrapper->stage : NULL;
+}
+
 /* reduce_gradients() - perform_reduce_grad(), while the function that calls it still has its variables */
 static void reduce_gradients(struct pipeline *p)
 {
-    struct run *run = p->run;
-
     update_losses(p, p->shape.micros - 1); /* one variable still has the last */
-    if (run->wrapper && run->wrapper->after_schedule && !run->ghost.halt)
-        run->wrapper->after_schedule(run);
+    const struct stage_hooks *hooks = hooks_of(p->run);
+
+    if (!hooks)
+        return;
+    hooks->reduce(p->run);
+    hooks->await_reduction(p->run);
 }
 
 static void gpipe(struct pipeline *p, struct stage *s)
@@ -114,14 +122,53 @@ static void one_forward_one_backward(struct pipeline *p, struct stage *s)
     sent_drop(g, &l.bwd_sends);
 }
 
+/* perform_wrapped() - what only a wrapped stage does */
+static void perform_wrapped(struct run *run, enum action_kind kind)
+{
+    const struct stage_hooks *hooks = hooks_of(run);
+
+    if (!hooks)
+        return;
+    switch (kind) {
+    case ACTION_UNSHARD:
+        hooks->unshard(run);
+        break;
+    case ACTION_RESHARD:
+        hooks->reshard(run);
+        break;
+    case ACTION_REDUCE_GRADIENTS:
+        hooks->reduce(run);
+        break;
+    case ACTION_WAIT_REDUCE_GRADIENTS:
+        hooks->await_reduction(run);
+        break;
+    case ACTION_FORWARD:
+    case ACTION_BACKWARD:
+    case ACTION_BACKWARD_INPUT:
+    case ACTION_BACKWARD_WEIGHT:
+        hooks->await_unshard(run);
+        break;
+    case ACTION_RECEIVE_FORWARD:
+    case ACTION_SEND_FORWARD:
+    case ACTION_WAIT_SEND_FORWARD:
+    case ACTION_RECEIVE_BACKWARD:
+    case ACTION_SEND_BACKWARD:
+    case ACTION_WAIT_SEND_BACKWARD:
+    case ACTION_COUNT:
+        break;
+    }
+}
+
 /* perform() - an action of a lowered schedule */
 static void perform(struct pipeline *p, const struct action *a)
 {
     struct ghost *g = &p->run->ghost;
     struct stage *s = &p->stages[a->stage / p->shape.ranks];
-    struct chunk *c = &s->chunks[a->micro];
+    struct chunk *c = a->micro < 0 ? NULL : &s->chunks[a->micro];
     struct sent ops = { 0 };
 
+    p->run->stage = (uint32_t)(s - p->stages);
+    perform_wrapped(p->run, a->kind);
     switch (a->kind) {
     case ACTION_RECEIVE_FORWARD: /* what waits for the forward holds the buffers too */
         stage_receive_forward(p, s, a->micro, &ops);
@@ -178,6 +225,7 @@ void pipeline_micro_steps(struct pipeline *p)
             perform(p, &p->actions.actions[i]);
         break;
     }
+    p->run->stage = 0;
     update_losses(p, p->shape.micros);
     for (int32_t i = 0; i < p->shape.local; i++)
         stage_clear(p, &p->stages[i]); /* after a failure: what was in flight */

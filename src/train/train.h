@@ -18,6 +18,7 @@ struct param {
     unsigned dims;
     int64_t sizes[8];
     bool elsewhere;        /* on another rank of the pipeline: not loaded here */
+    uint32_t stage;        /* of this rank's stages, the first that has it */
     struct tensor *tensor; /* the leaf, once loaded: what the optimizer sees */
     enum shard shard;      /* over the ranks of tensor parallelism; @sizes are those of the whole */
     bool on_device;        /* made by `op: parameter`: loaded as its shard */

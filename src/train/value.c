@@ -174,10 +174,15 @@ static struct value item(struct ghost *g, const struct graph_step *step, const s
     return value_ref(list->items[i < 0 ? i + (int64_t)list->count : i]);
 }
 
+name_id value_field(const struct graph_step *step)
+{
+    return (name_id)find_attr(step, KEY_FIELD)->value.i;
+}
+
 static struct value field(struct ghost *g, const struct graph_step *step, const struct value *in)
 {
     struct object *record = expect(g, in[0], VALUE_RECORD);
-    name_id name = (name_id)find_attr(step, KEY_FIELD)->value.i;
+    name_id name = value_field(step);
 
     if (!record)
         return none;

@@ -23,25 +23,28 @@ static void find(struct wrapped *wrapped, const struct graph_body *body)
 {
     for (size_t i = 0; i < body->step_count; i++) {
         const struct graph_step *step = &body->steps[i];
+        bool unit = step->wrap && step->kind == STEP_CALL && step != wrapped->run->model_call &&
+                    *number_of_path(wrapped, step->path) == 0;
+        size_t outer = wrapped->outer_count;
 
+        if (unit)
+            arena_push(wrapped->run->arena, wrapped->outer_first, wrapped->outer_count,
+                       wrapped->outer_capacity, 0);
         if (step->body)
             find(wrapped, step->body);
-        if (!step->wrap || step->kind != STEP_CALL || step == wrapped->run->model_call)
+        if (!unit)
             continue;
-        uint32_t *number = number_of_path(wrapped, step->path);
-
-        if (*number == 0) {
-            arena_push(wrapped->run->arena, wrapped->paths, wrapped->count, wrapped->capacity,
-                       step->path);
-            *number = (uint32_t)wrapped->count;
-        }
+        wrapped->outer_first[outer] = wrapped->count;
+        arena_push(wrapped->run->arena, wrapped->paths, wrapped->count, wrapped->capacity,
+                   step->path);
+        *number_of_path(wrapped, step->path) = (uint32_t)wrapped->count;
     }
 }
 
-void wrapped_find(struct wrapped *wrapped, struct run *run)
+void wrapped_find(struct wrapped *wrapped, struct run *run, const struct graph_body *body)
 {
     *wrapped = (struct wrapped){ .run = run };
-    find(wrapped, run->graph->main);
+    find(wrapped, body);
 }
 
 size_t wrapped_of_call(struct wrapped *wrapped, const struct wrapped_call *call)

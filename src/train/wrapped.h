@@ -12,12 +12,14 @@ struct wrapped {
     struct run *run;
     name_id *paths; /* [count] of the marked modules */
     size_t count, capacity;
+    size_t *outer_first; /* [count] units, those that are in another after it */
+    size_t outer_count, outer_capacity;
     uint32_t *by_path; /* [by_path_count]: number of a module's name, from 1 */
     size_t by_path_count;
 };
 
-/* wrapped_find() - in the order in which the graph calls them; a module that is called twice is one unit */
-void wrapped_find(struct wrapped *wrapped, struct run *run);
+/* wrapped_find() - in the order in which @body calls them; a module that is called twice is one unit */
+void wrapped_find(struct wrapped *wrapped, struct run *run, const struct graph_body *body);
 
 /* wrapped_of_call() - the unit of a module that is called; wrapped_of_module() the innermost that holds the module @name */
 size_t wrapped_of_call(struct wrapped *wrapped, const struct wrapped_call *call);

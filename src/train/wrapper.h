@@ -21,6 +21,17 @@ struct wrapped_call {
     struct value *ret;  /* [step->out_count], after the forward: may be replaced */
 };
 
+/* struct stage_hooks - what a pipeline's schedule asks of the stage run->stage, a module that is wrapped by itself */
+struct stage_hooks {
+    /* of lowered schedules: gather its parameters; wait for them, before it computes; let go of them */
+    void (*unshard)(struct run *run);
+    void (*await_unshard)(struct run *run);
+    void (*reshard)(struct run *run);
+    /* all of its backwards are over: reduce its gradients; wait for that */
+    void (*reduce)(struct run *run);
+    void (*await_reduction)(struct run *run);
+};
+
 struct wrapper {
     const char *mark; /* "ddp_wrap": the phase that wrap() is */
     /* create() - its state, found again as run->wrapper_state; checks that the strategy makes sense */
@@ -51,8 +62,8 @@ struct wrapper {
     void (*optimize)(
         struct run *run);          /* in place of clipping, the optimizer's step and zero_grad() */
     void (*clip)(struct run *run); /* in place of torch.nn.utils.clip_grad_norm_() */
-    void (*after_schedule)(struct run *run); /* of a pipeline: all of its backwards are over */
-    void (*before_step)(struct run *run);    /* before clipping and the optimizer */
+    const struct stage_hooks *stage;      /* of a pipeline */
+    void (*before_step)(struct run *run); /* before clipping and the optimizer */
     void (*after_step)(struct run *run);
 };
 

@@ -82,7 +82,8 @@ const char *test_steps_text(struct test_steps *t)
     plm_bytes *bytes = arena_array(&t->arena, plm_bytes, s->allocation_count + 1);
     plm_bytes *frees = arena_array(&t->arena, plm_bytes, s->allocation_count + 1);
     size_t free_count = 0;
-    unsigned streams[8] = { 0 }, stream_count = 0; /* numbers from 1 */
+    unsigned *streams = arena_array(&t->arena, unsigned, UINT16_MAX + 1); /* numbers from 1 */
+    unsigned stream_count = 0;
 
     for (size_t i = 0; i < s->event_count; i++) {
         const struct event *e = &s->events[i];

@@ -15,9 +15,13 @@ static const char *order(const struct pipeline_shape *shape, int32_t rank, struc
     if (pipeline_check(shape, &error))
         fail_msg("%s", error.message);
     pipeline_lower(shape, rank, arena, &list);
-    for (size_t i = 0; i < list.count; i++)
-        buf_printf(&text, "%s%d%s%d", i ? " " : "", list.actions[i].stage,
-                   action_marks[list.actions[i].kind], list.actions[i].micro);
+    for (size_t i = 0; i < list.count; i++) {
+        const struct action *a = &list.actions[i];
+
+        buf_printf(&text, "%s%d%s", i ? " " : "", a->stage, action_marks[a->kind]);
+        if (a->micro >= 0)
+            buf_printf(&text, "%d", a->micro);
+    }
     return buf_string(&text);
 }
 
@@ -31,30 +35,47 @@ static void lowered_orders_are_those_of_pytorch(void **state)
     } rows[] = {
         { { PLM_SCHEDULE_INTERLEAVED, 2, 2, 2 },
           1,
-          "1RECV_F0 1F0 1SEND_F0 1RECV_F1 1F1 1SEND_F1 3RECV_F0 3F0 3RECV_F1 3B0 3SEND_B0 1RECV_B0 3F1 "
-          "3B1 3SEND_B1 1RECV_B1 1B0 1WAIT_SEND_F0 1SEND_B0 1B1 1WAIT_SEND_F1 1SEND_B1 3WAIT_SEND_B0 "
-          "3WAIT_SEND_B1 1WAIT_SEND_B0 1WAIT_SEND_B1" },
+          "1UNSHARD 3UNSHARD 1RECV_F0 1F0 1SEND_F0 1RECV_F1 1F1 1SEND_F1 3RECV_F0 3F0 3RECV_F1 "
+          "3B0 3SEND_B0 1RECV_B0 3F1 3B1 3SEND_B1 1RECV_B1 3REDUCE_GRAD 3WAIT_REDUCE_GRAD "
+          "3RESHARD 1B0 1WAIT_SEND_F0 1SEND_B0 1B1 1WAIT_SEND_F1 1SEND_B1 1REDUCE_GRAD "
+          "1WAIT_REDUCE_GRAD 1RESHARD 3WAIT_SEND_B0 3WAIT_SEND_B1 1WAIT_SEND_B0 1WAIT_SEND_B1" },
         { { PLM_SCHEDULE_INTERLEAVED, 3, 2, 3 },
           1,
-          "1RECV_F0 1F0 1SEND_F0 1RECV_F1 1F1 1SEND_F1 1RECV_F2 1F2 1SEND_F2 4RECV_F0 4F0 4SEND_F0 "
-          "4RECV_F1 4F1 4SEND_F1 4RECV_B0 4RECV_F2 4F2 4SEND_F2 4B0 4WAIT_SEND_F0 4SEND_B0 4RECV_B1 4B1 "
-          "4WAIT_SEND_F1 4SEND_B1 4RECV_B2 4B2 4WAIT_SEND_F2 4SEND_B2 1RECV_B0 1B0 1WAIT_SEND_F0 "
-          "1SEND_B0 1RECV_B1 1B1 1WAIT_SEND_F1 1SEND_B1 1RECV_B2 1B2 1WAIT_SEND_F2 1SEND_B2 "
-          "4WAIT_SEND_B0 4WAIT_SEND_B1 4WAIT_SEND_B2 1WAIT_SEND_B0 1WAIT_SEND_B1 1WAIT_SEND_B2" },
+          "1UNSHARD 4UNSHARD 1RECV_F0 1F0 1SEND_F0 1RECV_F1 1F1 1SEND_F1 1RECV_F2 1F2 1SEND_F2 "
+          "4RECV_F0 4F0 4SEND_F0 4RECV_F1 4F1 4SEND_F1 4RECV_B0 4RECV_F2 4F2 4SEND_F2 4B0 "
+          "4WAIT_SEND_F0 4SEND_B0 4RECV_B1 4B1 4WAIT_SEND_F1 4SEND_B1 4RECV_B2 4B2 "
+          "4WAIT_SEND_F2 4SEND_B2 4REDUCE_GRAD 4WAIT_REDUCE_GRAD 4RESHARD 1RECV_B0 1B0 "
+          "1WAIT_SEND_F0 1SEND_B0 1RECV_B1 1B1 1WAIT_SEND_F1 1SEND_B1 1RECV_B2 1B2 "
+          "1WAIT_SEND_F2 1SEND_B2 1REDUCE_GRAD 1WAIT_REDUCE_GRAD 1RESHARD 4WAIT_SEND_B0 "
+          "4WAIT_SEND_B1 4WAIT_SEND_B2 1WAIT_SEND_B0 1WAIT_SEND_B1 1WAIT_SEND_B2" },
         { { PLM_SCHEDULE_ZERO_BUBBLE, 2, 1, 3 },
           0,
-          "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0I0 0WAIT_SEND_F0 0W0 0RECV_B1 0F2 0SEND_F2 0I1 "
-          "0WAIT_SEND_F1 0W1 0RECV_B2 0I2 0WAIT_SEND_F2 0W2" },
+          "0UNSHARD 0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0I0 0WAIT_SEND_F0 0W0 0RECV_B1 0F2 "
+          "0SEND_F2 0I1 0WAIT_SEND_F1 0W1 0RECV_B2 0I2 0WAIT_SEND_F2 0W2 0REDUCE_GRAD "
+          "0WAIT_REDUCE_GRAD 0RESHARD" },
         { { PLM_SCHEDULE_ZERO_BUBBLE, 2, 1, 3 },
           1,
-          "1RECV_F0 1F0 1RECV_F1 1I0 1SEND_B0 1F1 1I1 1SEND_B1 1RECV_F2 1W0 1F2 1I2 1SEND_B2 1W1 1W2 "
-          "1WAIT_SEND_B0 1WAIT_SEND_B1 1WAIT_SEND_B2" },
+          "1UNSHARD 1RECV_F0 1F0 1RECV_F1 1I0 1SEND_B0 1F1 1I1 1SEND_B1 1RECV_F2 1W0 1F2 1I2 "
+          "1SEND_B2 1W1 1W2 1REDUCE_GRAD 1WAIT_REDUCE_GRAD 1RESHARD 1WAIT_SEND_B0 1WAIT_SEND_B1 "
+          "1WAIT_SEND_B2" },
         { { PLM_SCHEDULE_ZERO_BUBBLE, 3, 1, 4 },
           1,
-          "1RECV_F0 1F0 1SEND_F0 1RECV_F1 1F1 1SEND_F1 1RECV_B0 1RECV_F2 1I0 1WAIT_SEND_F0 1SEND_B0 1F2 "
-          "1SEND_F2 1RECV_B1 1I1 1WAIT_SEND_F1 1SEND_B1 1RECV_F3 1W0 1RECV_B2 1F3 1SEND_F3 1I2 "
-          "1WAIT_SEND_F2 1SEND_B2 1W1 1RECV_B3 1I3 1WAIT_SEND_F3 1SEND_B3 1W2 1W3 1WAIT_SEND_B0 "
-          "1WAIT_SEND_B1 1WAIT_SEND_B2 1WAIT_SEND_B3" },
+          "1UNSHARD 1RECV_F0 1F0 1SEND_F0 1RECV_F1 1F1 1SEND_F1 1RECV_B0 1RECV_F2 1I0 "
+          "1WAIT_SEND_F0 1SEND_B0 1F2 1SEND_F2 1RECV_B1 1I1 1WAIT_SEND_F1 1SEND_B1 1RECV_F3 1W0 "
+          "1RECV_B2 1F3 1SEND_F3 1I2 1WAIT_SEND_F2 1SEND_B2 1W1 1RECV_B3 1I3 1WAIT_SEND_F3 "
+          "1SEND_B3 1W2 1W3 1REDUCE_GRAD 1WAIT_REDUCE_GRAD 1RESHARD 1WAIT_SEND_B0 1WAIT_SEND_B1 "
+          "1WAIT_SEND_B2 1WAIT_SEND_B3" },
+        { { PLM_SCHEDULE_INTERLEAVED, 2, 4, 2 },
+          0,
+          "0UNSHARD 2UNSHARD 4UNSHARD 0F0 0SEND_F0 2RECV_F0 0F1 0SEND_F1 2RECV_F1 0RESHARD "
+          "6UNSHARD 2F0 2SEND_F0 4RECV_F0 2F1 2SEND_F1 4RECV_F1 4F0 4SEND_F0 6RECV_F0 4F1 "
+          "4SEND_F1 6RECV_F1 6F0 6SEND_F0 6F1 6SEND_F1 6RECV_B0 6B0 6WAIT_SEND_F0 6SEND_B0 "
+          "6RECV_B1 6B1 6WAIT_SEND_F1 6SEND_B1 6REDUCE_GRAD 6WAIT_REDUCE_GRAD 6RESHARD 0UNSHARD "
+          "4RECV_B0 4B0 4WAIT_SEND_F0 4SEND_B0 4RECV_B1 4B1 4WAIT_SEND_F1 4SEND_B1 4REDUCE_GRAD "
+          "4WAIT_REDUCE_GRAD 4RESHARD 2RECV_B0 2B0 2WAIT_SEND_F0 2SEND_B0 2RECV_B1 2B1 "
+          "2WAIT_SEND_F1 2SEND_B1 2REDUCE_GRAD 2WAIT_REDUCE_GRAD 2RESHARD 0RECV_B0 0B0 "
+          "0WAIT_SEND_F0 0RECV_B1 0B1 0WAIT_SEND_F1 0REDUCE_GRAD 0WAIT_REDUCE_GRAD 0RESHARD "
+          "6WAIT_SEND_B0 6WAIT_SEND_B1 4WAIT_SEND_B0 4WAIT_SEND_B1 2WAIT_SEND_B0 2WAIT_SEND_B1" },
     };
     struct arena arena = { 0 };
 
@@ -266,6 +287,8 @@ static void what_makes_no_sense_is_refused(void **state)
     REFUSE("--microbatches", .accumulate = 2, .parallel = { .pp = 2 });
     REFUSE("GradScaler", .precision = PLM_PRECISION_AMP_FP16, .parallel = { .pp = 2 });
     REFUSE("rank: from 0 to 1", .parallel = { .pp = 2, .rank = 2 });
+    REFUSE("--reshard-after-forward false",
+           .parallel = { .pp = 2, .fsdp = 2, .schedule = PLM_SCHEDULE_ZERO_BUBBLE });
     REFUSE("no hook", .parallel = { .pp = 2, .ddp = 2, .schedule = PLM_SCHEDULE_ZERO_BUBBLE });
     test_steps_refused(&(struct plm_strategy){ .parallel = { .pp = 2 } }, shared,
                        "share the parameters");

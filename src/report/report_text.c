@@ -11,6 +11,7 @@
 #include "report/layout.h"
 #include "report/phases.h"
 #include "report/recipe.h"
+#include "report/table.h"
 #include "report/text.h"
 
 enum { KINDS = 12, BLOCKS = 6, OPERATORS = 6 }; /* rows of a table before "others" */
@@ -141,45 +142,45 @@ static void capacity_bar(struct layout *layout, const struct plm_result *r)
     buf_printf(layout->out, " %5.1f %%\n", 100 * share);
 }
 
-static void figure(struct layout *layout, const char *name, plm_bytes bytes, const char *meaning)
+static void figure(struct table *table, const char *name, plm_bytes bytes, const char *meaning)
 {
     char exact[UNITS_TEXT];
 
-    buf_text(layout->out, "  ");
-    layout_left(layout, name, 10);
-    layout_style(layout, STYLE_BOLD);
-    layout_bytes(layout, bytes, NULL, 12);
-    layout_style(layout, STYLE_PLAIN);
-    layout_right(layout, units_format_grouped(bytes, exact), 19);
-    layout_style(layout, STYLE_DIM);
-    buf_printf(layout->out, "  %s", meaning);
-    layout_style(layout, STYLE_PLAIN);
-    line(layout);
+    table_text(table, STYLE_PLAIN, name);
+    table_bytes(table, STYLE_BOLD, bytes, NULL);
+    table_printf(table, STYLE_PLAIN, "%s", units_format_grouped(bytes, exact));
+    table_printf(table, STYLE_DIM, "%s", meaning);
 }
 
 /* text_figures() - the four figures that people confuse */
 void text_figures(struct layout *layout, const struct plm_result *r)
 {
+    static const struct table_column columns[] = {
+        { .width = 10 },
+        { .align = TABLE_RIGHT, .width = 11 },
+        { .align = TABLE_RIGHT, .width = 18 },
+        { .gap = 2 },
+    };
+    struct table table = TABLE(layout, 2, columns);
     char context[UNITS_TEXT], low[UNITS_TEXT], high[UNITS_TEXT], meaning[64];
 
-    layout_heading(layout, r->out_of_memory ? "Reached before it failed" : "Peak memory");
-    line(layout);
-    figure(layout, "requested", r->peak.requested, "what live tensors asked for");
-    figure(layout, "allocated", r->peak.allocated, "max_memory_allocated()");
-    figure(layout, "reserved", r->peak.reserved, "max_memory_reserved()");
+    figure(&table, "requested", r->peak.requested, "what live tensors asked for");
+    figure(&table, "allocated", r->peak.allocated, "max_memory_allocated()");
+    figure(&table, "reserved", r->peak.reserved, "max_memory_reserved()");
     if (r->context > 0)
         snprintf(meaning, sizeof meaning, "nvidia-smi; %s of context",
                  units_format_bytes(r->context, context));
     else
         snprintf(meaning, sizeof meaning, "reserved; no context counted");
-    figure(layout, "device", r->peak.device, meaning);
+    figure(&table, "device", r->peak.device, meaning);
     if (r->nccl > 0) {
         snprintf(meaning, sizeof meaning, "of it; may be %s to %s",
                  units_format_bytes(r->nccl_low, low), units_format_bytes(r->nccl_high, high));
-        figure(layout, "NCCL", r->nccl, meaning);
+        figure(&table, "NCCL", r->nccl, meaning);
     }
     if (r->has_minimum_capacity)
-        figure(layout, "minimum", r->minimum_capacity, "the allocator gets by with this");
+        figure(&table, "minimum", r->minimum_capacity, "the allocator gets by with this");
+    table_print(&table, layout, r->out_of_memory ? "Reached before it failed" : "Peak memory");
 }
 
 static void step_label(const struct phase_row *row, char label[24])
@@ -194,38 +195,61 @@ static void step_label(const struct phase_row *row, char label[24])
 
 static void phases(struct layout *layout, const struct plm_result *r)
 {
+    static const struct table_column columns[] = {
+        { .width = 10 },
+        { .width = 15 },
+        { .title = "requested", .align = TABLE_RIGHT, .width = 11 },
+        { .title = "allocated", .align = TABLE_RIGHT, .width = 11 },
+        { .title = "reserved", .align = TABLE_RIGHT, .width = 11 },
+        { .title = "left after", .align = TABLE_RIGHT, .width = 10 },
+        { .width = 0 },
+    };
+    struct table table = TABLE(layout, 2, columns);
     size_t count;
     const struct phase_row *rows = phases_fold(r, layout->out->arena, &count);
     char label[24], shown[24] = "";
 
-    layout_heading(layout, "Phases");
-    layout_style(layout, STYLE_DIM);
-    buf_printf(layout->out, "%22s%12s%12s%12s%11s\n", "", "requested", "allocated", "reserved",
-               "left after");
-    layout_style(layout, STYLE_PLAIN);
     for (size_t i = 0; i < count; i++) {
         bool peak = r->at.phase && strcmp(rows[i].name, r->at.phase) == 0 &&
                     rows[i].first <= r->at.step && r->at.step <= rows[i].last;
+        enum style style = peak ? STYLE_BOLD : STYLE_PLAIN;
 
         if (rows[i].peak.allocated == 0)
             continue;
         step_label(&rows[i], label);
-        buf_text(layout->out, "  ");
-        layout_left(layout, strcmp(label, shown) == 0 ? "" : label, 11);
+        table_printf(&table, STYLE_PLAIN, "%s", strcmp(label, shown) == 0 ? "" : label);
         snprintf(shown, sizeof shown, "%s", label);
-        if (peak)
-            layout_style(layout, STYLE_BOLD);
-        layout_left(layout, rows[i].name, 15);
-        layout_bytes(layout, rows[i].peak.requested, "-", 12);
-        layout_bytes(layout, rows[i].peak.allocated, "-", 12);
-        layout_bytes(layout, rows[i].peak.reserved, "-", 12);
-        layout_bytes(layout, rows[i].allocated_end, "-", 11);
-        if (peak)
-            buf_text(layout->out, " peak");
-        if (peak)
-            layout_style(layout, STYLE_PLAIN);
-        line(layout);
+        table_text(&table, style, rows[i].name);
+        table_bytes(&table, style, rows[i].peak.requested, "-");
+        table_bytes(&table, style, rows[i].peak.allocated, "-");
+        table_bytes(&table, style, rows[i].peak.reserved, "-");
+        table_bytes(&table, style, rows[i].allocated_end, "-");
+        table_text(&table, style, peak ? "peak" : "");
     }
+    table_print(&table, layout, "Phases");
+}
+
+enum { SHARE_BAR = 17 };
+
+static const char *share_bar(struct layout *layout, double share)
+{
+    struct layout plain = { .out = &(struct buf){ .arena = layout->out->arena } };
+
+    if (share * SHARE_BAR * 8 >= 1) /* an eighth of a column is the least that can be drawn */
+        layout_bar(&plain, share, SHARE_BAR, false);
+    return buf_string(plain.out);
+}
+
+static void share_row(struct table *table,
+                      struct layout *layout,
+                      const struct plm_share *item,
+                      double share)
+{
+    table_text(table, STYLE_PLAIN, item->name && *item->name ? item->name : "(none)");
+    table_bytes(table, STYLE_PLAIN, item->bytes, NULL);
+    table_printf(table, STYLE_PLAIN, "%.1f %%", 100 * share);
+    table_printf(table, STYLE_PLAIN, "%llu", (unsigned long long)item->count);
+    table_text(table, STYLE_GOOD, share_bar(layout, share));
 }
 
 static void shares(struct layout *layout,
@@ -235,60 +259,48 @@ static void shares(struct layout *layout,
                    size_t most,
                    plm_bytes of)
 {
+    static const struct table_column columns[] = {
+        { .width = 28, .shortens = true },
+        { .align = TABLE_RIGHT, .width = 12 },
+        { .title = "share", .align = TABLE_RIGHT, .width = 7 },
+        { .title = "tensors", .align = TABLE_RIGHT, .width = 9 },
+        { .width = SHARE_BAR, .gap = 2 },
+    };
+    struct table table = TABLE(layout, 2, columns);
     plm_bytes rest = 0;
 
     if (count == 0)
         return;
-    buf_char(layout->out, '\n');
-    layout_style(layout, STYLE_BOLD);
-    layout_left(layout, by, 46);
-    layout_style(layout, STYLE_PLAIN);
-    layout_style(layout, STYLE_DIM);
-    buf_text(layout->out, "share   tensors");
-    layout_style(layout, STYLE_PLAIN);
-    line(layout);
-    for (size_t i = 0; i < count; i++) {
-        double share = of ? (double)items[i].bytes / (double)of : 0;
-
-        if (i >= most) {
+    for (size_t i = 0; i < count; i++)
+        if (i < most)
+            share_row(&table, layout, &items[i], of ? (double)items[i].bytes / (double)of : 0);
+        else
             rest += items[i].bytes;
-            continue;
-        }
-        buf_text(layout->out, "  ");
-        layout_left(layout, items[i].name && *items[i].name ? items[i].name : "(none)", 28);
-        layout_bytes(layout, items[i].bytes, NULL, 13);
-        buf_printf(layout->out, "%6.1f %%%10llu", 100 * share, (unsigned long long)items[i].count);
-        if (share * 17 * 8 >= 1) { /* an eighth of a column is the least that can be drawn */
-            buf_text(layout->out, "  ");
-            layout_style(layout, STYLE_GOOD);
-            layout_bar(layout, share, 17, false);
-            layout_style(layout, STYLE_PLAIN);
-        }
-        line(layout);
-    }
     if (count > most) {
-        char others[32];
-
-        snprintf(others, sizeof others, "%zu other%s", count - most, count - most == 1 ? "" : "s");
-        buf_text(layout->out, "  ");
-        layout_style(layout, STYLE_DIM);
-        layout_left(layout, others, 28);
-        layout_bytes(layout, rest, NULL, 13);
-        buf_printf(layout->out, "%6.1f %%\n", of ? 100 * (double)rest / (double)of : 0);
-        layout_style(layout, STYLE_PLAIN);
+        table_printf(&table, STYLE_DIM, "%zu other%s", count - most, count - most == 1 ? "" : "s");
+        table_bytes(&table, STYLE_DIM, rest, NULL);
+        table_printf(&table, STYLE_DIM, "%.1f %%", of ? 100 * (double)rest / (double)of : 0);
+        table_text(&table, STYLE_DIM, "");
+        table_text(&table, STYLE_DIM, "");
     }
+    table_print(&table, layout, by);
 }
 
 static void ledger(struct layout *layout, const struct plm_result *r)
 {
-    layout_heading(layout, "Bytes per parameter");
-    line(layout);
+    static const struct table_column columns[] = {
+        { .width = 28 },
+        { .align = TABLE_RIGHT, .width = 12 },
+        { .align = TABLE_RIGHT, .width = 7 },
+    };
+    struct table table = TABLE(layout, 2, columns);
+
     for (size_t i = 0; i < r->ledger_count; i++) {
-        buf_text(layout->out, "  ");
-        layout_left(layout, r->ledger[i].name, 28);
-        layout_bytes(layout, r->ledger[i].bytes, "-", 13);
-        buf_printf(layout->out, "%8.2f\n", r->ledger[i].per_parameter);
+        table_text(&table, STYLE_PLAIN, r->ledger[i].name);
+        table_bytes(&table, STYLE_PLAIN, r->ledger[i].bytes, "-");
+        table_printf(&table, STYLE_PLAIN, "%.2f", r->ledger[i].per_parameter);
     }
+    table_print(&table, layout, "Bytes per parameter");
 }
 
 static void note(struct layout *layout, const char *sign, enum style style, const char *text)

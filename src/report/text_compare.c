@@ -2,7 +2,7 @@
  * report/text_compare.c - strategies side by side, for people
  *
  * Two tables over the same rows: the first says which strategy fits and how full the device is, the second has the figures.
- * Options that vary are columns of the first; where they are too wide for 80 columns, a list at its end.
+ * Options that vary are columns of the first; where they are too wide for 80 columns, its last one.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,79 +10,14 @@
 #include "base/num.h"
 #include "base/units.h"
 #include "report/compare.h"
+#include "report/table.h"
 #include "report/text.h"
-#include "report/utf8.h"
 
-enum { NUMBER = 5, DEVICE = 12, BAR = 10, VERDICT = 9, CHANGE = 10, LARGEST = 9, GAP = 2 };
+enum { BAR = 10, FIXED = 6 /* columns */ };
 
 static const char *value_of(const struct compare_row *row, size_t axis)
 {
     return row->values[axis][0] ? row->values[axis] : "-";
-}
-
-static size_t axis_width(const struct compare_report *report, size_t axis)
-{
-    size_t width = utf8_columns(report->axes[axis]);
-
-    for (size_t i = 0; i < report->row_count; i++)
-        width = num_max(width, utf8_columns(value_of(&report->rows[i], axis)));
-    return width;
-}
-
-/* fixed_width() - of the first table, without the options that vary */
-static size_t fixed_width(const struct compare_report *report)
-{
-    size_t width = NUMBER + DEVICE + GAP + BAR + GAP + VERDICT;
-
-    if (report->baseline)
-        width += CHANGE;
-    if (report->largest_batch)
-        width += LARGEST;
-    return width;
-}
-
-static bool axes_fit(const struct compare_report *report)
-{
-    size_t width = fixed_width(report);
-
-    for (size_t i = 0; i < report->axis_count; i++)
-        width += GAP + axis_width(report, i);
-    return width <= LAYOUT_WIDTH;
-}
-
-static void spaces(struct layout *layout, size_t count)
-{
-    layout_left(layout, "", count);
-}
-
-/* axes() - the row's values, or the names of the options when @row is NULL; and the line's end */
-static void axes(struct layout *layout,
-                 const struct compare_report *report,
-                 const struct compare_row *row)
-{
-    size_t column = fixed_width(report) + GAP;
-    bool fit = axes_fit(report);
-    struct buf list = { .arena = layout->out->arena };
-
-    for (size_t i = 0; i < report->axis_count; i++) {
-        const char *text = row ? value_of(row, i) : report->axes[i];
-
-        if (!fit) {
-            buf_printf(&list, "%s%s", i ? " " : "", text);
-            continue;
-        }
-        spaces(layout, GAP);
-        if (i + 1 == report->axis_count)
-            buf_text(layout->out, text);
-        else
-            layout_left(layout, text, axis_width(report, i));
-    }
-    if (fit) {
-        buf_char(layout->out, '\n');
-        return;
-    }
-    spaces(layout, GAP);
-    layout_wrap(layout, buf_string(&list), column, column);
 }
 
 /* full() - the device figure that a whole bar stands for */
@@ -98,124 +33,173 @@ static plm_bytes full(const struct compare_report *report, const struct plm_resu
     return most;
 }
 
-static void bar(struct layout *layout,
+static void bar(struct table *table,
                 const struct compare_report *report,
                 const struct plm_result *r)
 {
     plm_bytes whole = full(report, r);
     double share = r->out_of_memory ? 1 : whole ? (double)r->peak.device / (double)whole : 0;
+    struct layout plain = { .out = &(struct buf){ .arena = table->arena } };
 
-    layout_style(layout, r->fits == 0                 ? STYLE_BAD
-                         : share > 0.9 && r->fits > 0 ? STYLE_WARN
-                                                      : STYLE_GOOD);
-    layout_bar(layout, share, BAR, true);
-    layout_style(layout, STYLE_PLAIN);
+    layout_bar(&plain, share, BAR, true);
+    table_text(table,
+               r->fits == 0                 ? STYLE_BAD
+               : share > 0.9 && r->fits > 0 ? STYLE_WARN
+                                            : STYLE_GOOD,
+               buf_string(plain.out));
 }
 
-static void verdict(struct layout *layout, const struct plm_result *r)
+static void verdict(struct table *table, const struct plm_result *r)
 {
-    layout_style(layout, r->fits < 0 ? STYLE_DIM : r->fits ? STYLE_GOOD : STYLE_BAD);
-    layout_left(layout, r->fits < 0 ? "-" : (r->fits ? "fits" : "too large"), VERDICT);
-    layout_style(layout, STYLE_PLAIN);
+    table_text(table,
+               r->fits < 0 ? STYLE_DIM
+               : r->fits   ? STYLE_GOOD
+                           : STYLE_BAD,
+               r->fits < 0 ? "-" : (r->fits ? "fits" : "too large"));
 }
 
-static void change(struct layout *layout, const struct growth *growth)
+static void change(struct table *table, const struct growth *growth)
 {
-    char text[32];
+    enum style style = growth->grew ? STYLE_BAD : STYLE_PLAIN;
 
     if (!growth->before)
-        snprintf(text, sizeof text, "new");
+        table_text(table, style, "new");
     else if (!growth->figure)
-        snprintf(text, sizeof text, "-");
+        table_text(table, style, "-");
     else if (growth->share == 0 || strcmp(growth->figure, "out of memory") == 0)
-        snprintf(text, sizeof text, "%s",
-                 growth->share == 0 && !growth->grew ? "same" : "too large");
+        table_text(table, style, growth->share == 0 && !growth->grew ? "same" : "too large");
     else
-        snprintf(text, sizeof text, "%+.2f %%", 100 * growth->share);
-    if (growth->grew)
-        layout_style(layout, STYLE_BAD);
-    layout_right(layout, text, CHANGE);
-    layout_style(layout, STYLE_PLAIN);
+        table_printf(table, style, "%+.2f %%", 100 * growth->share);
 }
 
-static void number(struct layout *layout, const struct compare_row *row)
+static void largest(struct table *table, const struct compare_row *row)
 {
-    char text[24];
-
-    snprintf(text, sizeof text, "%zu", row->number);
-    layout_right(layout, text, NUMBER);
+    if (!row->has_largest_batch)
+        table_text(table, STYLE_PLAIN, "-");
+    else if (row->largest_batch == 0)
+        table_text(table, STYLE_PLAIN, "none");
+    else
+        table_printf(table, STYLE_PLAIN, "%lld", (long long)row->largest_batch);
 }
 
-static void glance_row(struct layout *layout,
+/* listed() - a row's values, or (NULL) the options' names, in one cell */
+static void listed(struct buf *list,
+                   const struct compare_report *report,
+                   const struct compare_row *row)
+{
+    for (size_t i = 0; i < report->axis_count; i++)
+        buf_printf(list, "%s%s", i ? " " : "", row ? value_of(row, i) : report->axes[i]);
+}
+
+/* glance_row() - but for the options that vary */
+static void glance_row(struct table *table,
                        const struct compare_report *report,
                        const struct compare_row *row)
 {
     const struct plm_result *r = row->report.result;
-    char text[24];
 
-    number(layout, row);
+    table_printf(table, STYLE_PLAIN, "%zu", row->number);
     if (!r) {
-        spaces(layout, DEVICE + GAP + BAR + GAP);
-        layout_style(layout, STYLE_WARN);
-        layout_left(layout, "refused", VERDICT);
-        layout_style(layout, STYLE_PLAIN);
+        table_text(table, STYLE_PLAIN, "");
+        table_text(table, STYLE_PLAIN, "");
+        table_text(table, STYLE_WARN, "refused");
     } else {
-        layout_bytes(layout, r->peak.device, NULL, DEVICE);
-        spaces(layout, GAP);
-        bar(layout, report, r);
-        spaces(layout, GAP);
-        verdict(layout, r);
+        table_bytes(table, STYLE_PLAIN, r->peak.device, NULL);
+        bar(table, report, r);
+        verdict(table, r);
     }
     if (report->baseline)
-        change(layout, &row->growth);
-    if (report->largest_batch) {
-        snprintf(text, sizeof text, "%lld", (long long)row->largest_batch);
-        layout_right(layout, !row->has_largest_batch ? "-" : (row->largest_batch ? text : "none"),
-                     LARGEST);
+        change(table, &row->growth);
+    else
+        table_text(table, STYLE_PLAIN, "");
+    if (report->largest_batch)
+        largest(table, row);
+    else
+        table_text(table, STYLE_PLAIN, "");
+}
+
+/* glance_table() - the options that vary are columns, or (@in_one) one that wraps */
+static struct table glance_table(struct arena *arena,
+                                 const struct compare_report *report,
+                                 bool in_one)
+{
+    const struct table_column fixed[FIXED] = {
+        { .title = "#", .align = TABLE_RIGHT, .width = 5 },
+        { .title = "device", .align = TABLE_RIGHT, .width = 11 },
+        { .width = BAR, .gap = 2 },
+        { .title = "verdict", .width = 9, .gap = 2 },
+        { .title = report->baseline ? "change" : NULL,
+          .align = TABLE_RIGHT,
+          .width = report->baseline ? 9 : 0 },
+        { .title = report->largest_batch ? "largest" : NULL,
+          .align = TABLE_RIGHT,
+          .width = report->largest_batch ? 8 : 0 },
+    };
+    size_t axes = in_one ? 1 : report->axis_count;
+    struct table_column *columns = arena_array(arena, struct table_column, FIXED + axes);
+    struct table table = {
+        .arena = arena, .columns = columns, .column_count = FIXED + axes, .bold = true
+    };
+    struct buf names = { .arena = arena };
+
+    memcpy(columns, fixed, sizeof fixed);
+    listed(&names, report, NULL);
+    for (size_t i = 0; i < axes; i++)
+        columns[FIXED + i] = (struct table_column){
+            .title = in_one ? buf_string(&names) : report->axes[i], .gap = 2, .wraps = in_one
+        };
+    for (size_t row = 0; row < report->row_count; row++) {
+        struct buf values = { .arena = arena };
+
+        glance_row(&table, report, &report->rows[row]);
+        listed(&values, report, &report->rows[row]);
+        for (size_t i = 0; i < axes; i++)
+            table_text(&table, STYLE_PLAIN,
+                       in_one ? buf_string(&values) : value_of(&report->rows[row], i));
     }
-    axes(layout, report, row);
+    return table;
 }
 
 static void glance(struct layout *layout, const struct compare_report *report)
 {
-    layout_style(layout, STYLE_BOLD);
-    layout_right(layout, "#", NUMBER);
-    layout_right(layout, "device", DEVICE);
-    spaces(layout, GAP + BAR + GAP);
-    layout_left(layout, "verdict", VERDICT);
-    if (report->baseline)
-        layout_right(layout, "change", CHANGE);
-    if (report->largest_batch)
-        layout_right(layout, "largest", LARGEST);
-    axes(layout, report, NULL);
-    layout_style(layout, STYLE_PLAIN);
-    for (size_t i = 0; i < report->row_count; i++)
-        glance_row(layout, report, &report->rows[i]);
+    struct table table = glance_table(layout->out->arena, report, false);
+
+    if (table_measure(&table) > LAYOUT_WIDTH)
+        table = glance_table(layout->out->arena, report, true);
+    table_print(&table, layout, NULL);
 }
 
 static void figures(struct layout *layout, const struct compare_report *report)
 {
-    layout_heading(layout, "Peak memory");
-    buf_char(layout->out, '\n');
-    layout_style(layout, STYLE_DIM);
-    layout_right(layout, "#", NUMBER);
-    buf_printf(layout->out, "%12s%12s%12s%12s%9s  %s\n", "requested", "allocated", "reserved",
-               "device", "B/param", "peak in");
-    layout_style(layout, STYLE_PLAIN);
+    static const struct table_column columns[] = {
+        { .title = "#", .align = TABLE_RIGHT, .width = 5 },
+        { .title = "requested", .align = TABLE_RIGHT, .width = 11 },
+        { .title = "allocated", .align = TABLE_RIGHT, .width = 11 },
+        { .title = "reserved", .align = TABLE_RIGHT, .width = 11 },
+        { .title = "device", .align = TABLE_RIGHT, .width = 11 },
+        { .title = "B/param", .align = TABLE_RIGHT, .width = 8 },
+        { .title = "peak in", .gap = 2 },
+    };
+    struct table table = TABLE(layout, 0, columns);
+
     for (size_t i = 0; i < report->row_count; i++) {
         const struct compare_row *row = &report->rows[i];
         const struct plm_result *r = row->report.result;
 
         if (!r)
             continue;
-        number(layout, row);
-        layout_bytes(layout, r->peak.requested, NULL, 12);
-        layout_bytes(layout, r->peak.allocated, NULL, 12);
-        layout_bytes(layout, r->peak.reserved, NULL, 12);
-        layout_bytes(layout, r->peak.device, NULL, 12);
-        buf_printf(layout->out, "%9.2f  %s%s\n", row->compared->bytes_per_parameter,
-                   r->at.phase ? r->at.phase : "", r->out_of_memory ? ", cut short" : "");
+        table_printf(&table, STYLE_PLAIN, "%zu", row->number);
+        table_bytes(&table, STYLE_PLAIN, r->peak.requested, NULL);
+        table_bytes(&table, STYLE_PLAIN, r->peak.allocated, NULL);
+        table_bytes(&table, STYLE_PLAIN, r->peak.reserved, NULL);
+        table_bytes(&table, STYLE_PLAIN, r->peak.device, NULL);
+        table_printf(&table, STYLE_PLAIN, "%.2f", row->compared->bytes_per_parameter);
+        table_printf(&table, STYLE_PLAIN, "%s%s", r->at.phase ? r->at.phase : "",
+                     r->out_of_memory ? ", cut short" : "");
     }
+    layout_heading(layout, "Peak memory");
+    buf_char(layout->out, '\n');
+    table_print(&table, layout, NULL);
 }
 
 static const struct compare_row *first_answer(const struct compare_report *report)

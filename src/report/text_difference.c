@@ -1,49 +1,45 @@
 /* report/text_difference.c - two strategies term by term, for people */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/units.h"
 #include "report/compare.h"
+#include "report/table.h"
 #include "report/text.h"
 
-/* term() - @a, @b, and what b has more or less */
-static void term(struct layout *layout, const char *name, plm_bytes a, plm_bytes b)
+/* term() - @a, @b, what b has more or less, and what is to be noted */
+static void term(struct table *table, const char *name, plm_bytes a, plm_bytes b, const char *noted)
 {
-    char size[UNITS_TEXT], text[UNITS_TEXT + 1];
+    enum style style = a == b ? STYLE_PLAIN : b > a ? STYLE_BAD : STYLE_GOOD;
+    char size[UNITS_TEXT];
 
-    buf_text(layout->out, "  ");
-    layout_left(layout, name, 22);
-    layout_bytes(layout, a, "-", 13);
-    layout_bytes(layout, b, "-", 13);
-    if (a == b) {
-        layout_right(layout, "same", 14);
-    } else {
-        snprintf(text, sizeof text, "%c%s", b > a ? '+' : '-',
-                 units_format_bytes(b > a ? b - a : a - b, size));
-        layout_style(layout, b > a ? STYLE_BAD : STYLE_GOOD);
-        layout_right(layout, text, 14);
-        layout_style(layout, STYLE_PLAIN);
-        if (a > 0)
-            buf_printf(layout->out, "%8.1f %%", 100 * ((double)b - (double)a) / (double)a);
-    }
+    table_text(table, STYLE_PLAIN, name);
+    table_bytes(table, STYLE_PLAIN, a, "-");
+    table_bytes(table, STYLE_PLAIN, b, "-");
+    if (a == b)
+        table_text(table, style, "same");
+    else
+        table_printf(table, style, "%c%s", b > a ? '+' : '-',
+                     units_format_bytes(b > a ? b - a : a - b, size));
+    if (a == b || a == 0)
+        table_text(table, STYLE_PLAIN, "");
+    else
+        table_printf(table, STYLE_PLAIN, "%.1f %%", 100 * ((double)b - (double)a) / (double)a);
+    table_text(table, STYLE_PLAIN, noted);
 }
 
-static void heading(struct layout *layout, const char *title)
-{
-    buf_char(layout->out, '\n');
-    layout_style(layout, STYLE_BOLD);
-    layout_left(layout, title, 24);
-    layout_style(layout, STYLE_PLAIN);
-    layout_style(layout, STYLE_DIM);
-    buf_printf(layout->out, "%13s%13s%14s\n", "A", "B", "B - A");
-    layout_style(layout, STYLE_PLAIN);
-}
+static const struct table_column term_columns[] = {
+    { .width = 22, .shortens = true },
+    { .title = "A", .align = TABLE_RIGHT, .width = 12 },
+    { .title = "B", .align = TABLE_RIGHT, .width = 12 },
+    { .title = "B - A", .align = TABLE_RIGHT, .width = 13 },
+    { .align = TABLE_RIGHT, .width = 9 },
+    { .gap = 2 },
+};
 
-static void line(struct layout *layout, const char *name, plm_bytes a, plm_bytes b)
+static struct table terms(struct layout *layout)
 {
-    term(layout, name, a, b);
-    buf_char(layout->out, '\n');
+    return TABLE(layout, 2, term_columns);
 }
 
 static void subject(struct layout *layout, const char *letter, const struct compare_row *row)
@@ -64,19 +60,41 @@ static void phases(struct layout *layout, const struct difference_report *report
     const struct plm_difference *d = report->difference;
     const char *of_a = report->a->report.result->at.phase;
     const char *of_b = report->b->report.result->at.phase;
+    struct table table = terms(layout);
 
-    heading(layout, "By phase (allocated)");
     for (size_t i = 0; i < d->phase_count; i++) {
         bool peak_a = strcmp(d->phases[i].name, of_a) == 0;
         bool peak_b = strcmp(d->phases[i].name, of_b) == 0;
 
         if (d->phases[i].a == 0 && d->phases[i].b == 0)
             continue;
-        term(layout, d->phases[i].name, d->phases[i].a, d->phases[i].b);
-        if (peak_a || peak_b)
-            buf_printf(layout->out, "  peak%s", peak_a && peak_b ? "" : (peak_a ? " A" : " B"));
-        buf_char(layout->out, '\n');
+        term(&table, d->phases[i].name, d->phases[i].a, d->phases[i].b,
+             peak_a && peak_b ? "peak"
+             : peak_a         ? "peak A"
+             : peak_b         ? "peak B"
+                              : "");
     }
+    table_print(&table, layout, "By phase (allocated)");
+}
+
+static void peaks(struct layout *layout, const struct plm_memory *a, const struct plm_memory *b)
+{
+    struct table table = terms(layout);
+
+    term(&table, "requested", a->requested, b->requested, "");
+    term(&table, "allocated", a->allocated, b->allocated, "");
+    term(&table, "reserved", a->reserved, b->reserved, "");
+    term(&table, "device", a->device, b->device, "");
+    table_print(&table, layout, "Peak memory");
+}
+
+static void categories(struct layout *layout, const struct plm_difference *d)
+{
+    struct table table = terms(layout);
+
+    for (size_t i = 0; i < d->category_count; i++)
+        term(&table, d->categories[i].name, d->categories[i].a, d->categories[i].b, "");
+    table_print(&table, layout, "At the peak, by kind");
 }
 
 /* saving() - in a sentence: what is saved, and where some of it is lost */
@@ -114,7 +132,6 @@ static void saving(struct layout *layout, const struct difference_report *report
 void text_difference(const struct difference_report *report, struct buf *out)
 {
     struct layout layout = { out, report->colour };
-    const struct plm_difference *d = report->difference;
     const struct plm_result *a = report->a->report.result, *b = report->b->report.result;
 
     subject(&layout, "A", report->a);
@@ -129,13 +146,7 @@ void text_difference(const struct difference_report *report, struct buf *out)
                     "Without a device the whole run is.",
                     2, 2);
     }
-    heading(&layout, "Peak memory");
-    line(&layout, "requested", a->peak.requested, b->peak.requested);
-    line(&layout, "allocated", a->peak.allocated, b->peak.allocated);
-    line(&layout, "reserved", a->peak.reserved, b->peak.reserved);
-    line(&layout, "device", a->peak.device, b->peak.device);
-    heading(&layout, "At the peak, by kind");
-    for (size_t i = 0; i < d->category_count; i++)
-        line(&layout, d->categories[i].name, d->categories[i].a, d->categories[i].b);
+    peaks(&layout, &a->peak, &b->peak);
+    categories(&layout, report->difference);
     phases(&layout, report);
 }

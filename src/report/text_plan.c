@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "report/recipe.h"
+#include "report/table.h"
 #include "report/text.h"
 
 enum { FLAGS_COLUMNS = 78 }; /* leaves room for a backslash */
@@ -101,52 +102,53 @@ static bool any_accumulate(const struct plm_plan_result *plan)
     return false;
 }
 
-static void candidate_row(struct layout *layout,
+static void candidate_row(struct table *table,
                           const struct plm_plan_result *plan,
                           const struct plm_candidate *c,
                           bool accumulate)
 {
     bool chosen = c->batch == plan->batch && plan->batch > 0;
+    enum style style = chosen ? STYLE_BOLD : STYLE_PLAIN;
     plm_bytes left = plan->capacity > c->peak.device ? plan->capacity - c->peak.device : 0;
 
-    if (chosen)
-        layout_style(layout, STYLE_BOLD);
-    buf_printf(layout->out, "%s%8lld", chosen ? "> " : "  ", (long long)c->batch);
+    table_text(table, style, chosen ? ">" : "");
+    table_printf(table, style, "%lld", (long long)c->batch);
     if (accumulate)
-        buf_printf(layout->out, " ×%4lld", (long long)c->accumulate);
-    layout_bytes(layout, c->peak.allocated, "-", 12);
-    layout_bytes(layout, c->peak.reserved, "-", 12);
-    layout_bytes(layout, c->peak.device, "-", 12);
-    if (c->finishes)
-        layout_bytes(layout, left, "nothing", 12);
+        table_printf(table, style, "×%4lld", (long long)c->accumulate);
     else
-        layout_right(layout, "-", 12);
-    layout_style(layout, STYLE_PLAIN);
-    layout_style(layout, c->safe ? STYLE_GOOD : c->finishes ? STYLE_WARN : STYLE_BAD);
-    buf_printf(layout->out, "  %s",
+        table_text(table, style, "");
+    table_bytes(table, style, c->peak.allocated, "-");
+    table_bytes(table, style, c->peak.reserved, "-");
+    table_bytes(table, style, c->peak.device, "-");
+    table_bytes(table, style, c->finishes ? left : 0, c->finishes ? "nothing" : "-");
+    table_text(table,
+               c->safe       ? STYLE_GOOD
+               : c->finishes ? STYLE_WARN
+                             : STYLE_BAD,
                c->safe ? "safe" : (c->finishes ? "in the margin" : "out of memory"));
-    layout_style(layout, STYLE_PLAIN);
-    buf_char(layout->out, '\n');
 }
 
 static void candidates(struct layout *layout, const struct plm_plan_result *plan)
 {
     bool accumulate = any_accumulate(plan);
+    const struct table_column columns[] = {
+        { .width = 1 },
+        { .title = "batch", .align = TABLE_RIGHT, .width = 8 },
+        { .title = accumulate ? "accum" : NULL, .align = TABLE_RIGHT },
+        { .title = "allocated", .align = TABLE_RIGHT, .width = 11, .dispensed = true },
+        { .title = "reserved", .align = TABLE_RIGHT, .width = 11, .dispensed = true },
+        { .title = "device", .align = TABLE_RIGHT, .width = 11 },
+        { .title = "free", .align = TABLE_RIGHT, .width = 11 },
+        { .title = "verdict", .gap = 2 },
+    };
+    struct table table = TABLE(layout, 0, columns);
 
     if (plan->candidate_count == 0)
         return;
     buf_char(layout->out, '\n');
-    layout_style(layout, STYLE_BOLD);
-    buf_printf(layout->out, "%10s", "batch");
-    layout_style(layout, STYLE_PLAIN);
-    layout_style(layout, STYLE_DIM);
-    if (accumulate)
-        buf_printf(layout->out, "%6s", "accum");
-    buf_printf(layout->out, "%12s%12s%12s%12s  verdict\n", "allocated", "reserved", "device",
-               "free");
-    layout_style(layout, STYLE_PLAIN);
     for (size_t i = 0; i < plan->candidate_count; i++)
-        candidate_row(layout, plan, &plan->candidates[i], accumulate);
+        candidate_row(&table, plan, &plan->candidates[i], accumulate);
+    table_print(&table, layout, NULL);
     for (size_t i = 0; i < plan->candidate_count; i++)
         if (!plan->candidates[i].finishes) {
             layout_style(layout, STYLE_DIM);

@@ -1,27 +1,23 @@
 /* report/text_ranks.c - the ranks of a parallel run by class, for people */
 #include <stdio.h>
 
+#include "report/table.h"
 #include "report/text.h"
 
-enum { NAME = 20, PHASE = 14 };
-
-static void row(struct layout *layout, const struct plm_rank *rank)
+static void row(struct table *table, const struct plm_rank *rank)
 {
-    buf_text(layout->out, "  ");
-    if (rank->worst)
-        layout_style(layout, STYLE_BOLD);
-    layout_left(layout, rank->name, NAME);
-    layout_bytes(layout, rank->peak.allocated, "-", 12);
-    layout_bytes(layout, rank->peak.reserved, "-", 12);
-    layout_bytes(layout, rank->peak.device, "-", 12);
-    buf_text(layout->out, "  ");
-    layout_left(layout, rank->out_of_memory ? "out of memory" : rank->phase,
-                rank->worst ? PHASE : 0);
-    if (rank->worst) {
-        buf_text(layout->out, "worst");
-        layout_style(layout, STYLE_PLAIN);
-    }
-    buf_char(layout->out, '\n');
+    enum style style = rank->worst ? STYLE_BOLD : STYLE_PLAIN;
+
+    table_text(table, style, rank->name);
+    table_bytes(table, style, rank->peak.allocated, "-");
+    table_bytes(table, style, rank->peak.reserved, "-");
+    table_bytes(table, style, rank->peak.device, "-");
+    table_text(table, style, rank->out_of_memory ? "out of memory" : rank->phase);
+    table_text(table, style, rank->worst ? "worst" : "");
+}
+
+static void about(struct layout *layout, const struct plm_rank *rank)
+{
     if (!*rank->about)
         return;
     layout_style(layout, STYLE_DIM);
@@ -32,17 +28,28 @@ static void row(struct layout *layout, const struct plm_rank *rank)
 
 void text_ranks(struct layout *layout, const struct plm_result *r)
 {
+    static const struct table_column columns[] = {
+        { .width = 20, .shortens = true },
+        { .title = "allocated", .align = TABLE_RIGHT, .width = 11 },
+        { .title = "reserved", .align = TABLE_RIGHT, .width = 11 },
+        { .title = "device", .align = TABLE_RIGHT, .width = 11 },
+        { .title = "peak in", .width = 13, .gap = 2 },
+        { .width = 0 },
+    };
+    struct table table = TABLE(layout, 2, columns);
     struct buf text = { .arena = layout->out->arena };
 
     if (r->rank_count < 2)
         return;
-    layout_heading(layout, "Ranks");
-    layout_style(layout, STYLE_DIM);
-    buf_printf(layout->out, "%*s%12s%12s%12s  %s\n", NAME + 2 - 5, "", "allocated", "reserved",
-               "device", "peak in");
-    layout_style(layout, STYLE_PLAIN);
     for (size_t i = 0; i < r->rank_count; i++)
-        row(layout, &r->ranks[i]);
+        row(&table, &r->ranks[i]);
+    table_measure(&table);
+    buf_char(layout->out, '\n');
+    table_titles(&table, layout, "Ranks");
+    for (size_t i = 0; i < r->rank_count; i++) {
+        table_row(&table, layout, i);
+        about(layout, &r->ranks[i]);
+    }
     if (!r->rank_reason)
         return;
     buf_printf(&text, "the worst has %s; everything else here is of it", r->rank_reason);

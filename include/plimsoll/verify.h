@@ -46,7 +46,7 @@ struct plm_verify_options {
 enum plm_verdict {
     PLM_VERDICT_HOLDS,
     PLM_VERDICT_FAILS, /* the GPU had no memory for a request */
-    PLM_VERDICT_LIMIT, /* the plan needs more than max_fill allows: not known */
+    PLM_VERDICT_LIMIT, /* the plan needs more than max_fill allows, and not more than is free: not known */
     PLM_VERDICT_DISTURBED, /* another process took memory meanwhile: everything was given back, and nothing is known */
 };
 
@@ -60,6 +60,8 @@ struct plm_verified {
     plm_bytes context;            /* of the process that played */
     plm_bytes
         held_back; /* in place of libraries, kernels and NCCL: the plan has them, that process has not */
+    plm_bytes needed, /* of what is free beside the context: held back and reserved, in pages */
+        allowed;      /* of that, by max_fill */
     plm_bytes reserved,
         used; /* at the peak: what was asked for, and by how much free memory fell in all */
     plm_bytes free_at_peak; /* by cudaMemGetInfo */

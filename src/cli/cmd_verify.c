@@ -5,6 +5,7 @@
  * safe. What was seen is kept in the profile.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -21,7 +22,8 @@
 
 enum {
     GPUS_MAX = 64,
-    RUNGS = 5,        /* of a ladder: the batch that was asked for is the middle one */
+    RUNGS = 5, /* of a ladder: the batch that was asked for is the middle one */
+    ALLOWED_TRIES = 3,
     LADDER_PART = 16, /* rungs are this part of the batch apart */
 };
 
@@ -34,8 +36,9 @@ struct verifying {
     struct plm_strategy strategy;
     int ordinal;
     struct plm_gpu gpu;
-    struct verify_rung rungs[RUNGS];
-    size_t rung_count, asked;
+    struct verify_rung rungs[RUNGS + 1];
+    size_t rung_count;
+    int64_t asked; /* the batch */
     struct progress progress;
 };
 
@@ -224,8 +227,6 @@ static enum plm_status climb(struct verifying *v, int64_t batch, struct plm_erro
             continue;
         if (rung > batch)
             status = fits(v, rung, &may, reterr);
-        if (status == PLM_OK && rung == batch)
-            v->asked = v->rung_count;
         if (status == PLM_OK && may)
             status = verify_batch(v, rung, reterr);
         if (status != PLM_OK)
@@ -234,16 +235,100 @@ static enum plm_status climb(struct verifying *v, int64_t batch, struct plm_erro
     return PLM_OK;
 }
 
+/* ------------------------------------------------------------------ what --max-fill allows */
+
+static const struct verify_rung *asked_rung(const struct verifying *v)
+{
+    const struct verify_rung *rung = v->rungs;
+
+    while (rung->batch != v->asked)
+        rung++;
+    return rung;
+}
+
+static bool any_holds(const struct verifying *v)
+{
+    for (size_t i = 0; i < v->rung_count; i++)
+        if (v->rungs[i].verified.verdict == PLM_VERDICT_HOLDS)
+            return true;
+    return false;
+}
+
+/* reserved_by() - the most that the plan for @batch reserves; UINT64_MAX where there is no such plan */
+static plm_bytes reserved_by(struct verifying *v, int64_t batch)
+{
+    struct plm_estimate *estimate;
+    struct plm_error unused;
+    plm_bytes reserved = UINT64_MAX;
+
+    v->strategy.batch = batch;
+    if (plm_estimate(v->model, &v->strategy, &estimate, &unused) != PLM_OK)
+        return reserved;
+    if (!plm_estimate_result(estimate)->out_of_memory)
+        reserved = plm_estimate_result(estimate)->peak.reserved;
+    plm_estimate_destroy(estimate);
+    return reserved;
+}
+
+/* allowed_batch() - the largest, in steps of --multiple-of, that --max-fill allows, judged by the one that was asked for; 0: none */
+static int64_t allowed_batch(struct verifying *v)
+{
+    const struct plm_verified *seen = &asked_rung(v)->verified;
+    plm_bytes beside = seen->needed - seen->reserved; /* held back, and what pages are rounded to */
+    int64_t unit = v->cli->options.multiple_of > 0 ? v->cli->options.multiple_of : 1;
+    int64_t low = 0, high = (v->asked + unit - 1) / unit;
+
+    while (low + 1 < high) {
+        int64_t middle = low + (high - low) / 2;
+        plm_bytes reserved = reserved_by(v, middle * unit);
+
+        if (reserved <= seen->allowed && reserved + beside <= seen->allowed)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low * unit;
+}
+
+static int by_batch(const void *a, const void *b)
+{
+    const struct verify_rung *x = a, *y = b;
+
+    return (x->batch > y->batch) - (x->batch < y->batch);
+}
+
+/* play_allowed() - where the plan is beyond --max-fill: the largest batch that is not, so that something is proven */
+static enum plm_status play_allowed(struct verifying *v, struct plm_error *reterr)
+{
+    int64_t unit = v->cli->options.multiple_of > 0 ? v->cli->options.multiple_of : 1;
+    int64_t batch = allowed_batch(v);
+    bool settled = false;
+
+    for (int i = 0; i < ALLOWED_TRIES && batch > 0 && !settled; i++, batch -= unit) {
+        enum plm_status status = verify_batch(v, batch, reterr);
+
+        if (status != PLM_OK)
+            return status;
+        settled = v->rungs[v->rung_count - 1].verified.verdict != PLM_VERDICT_LIMIT;
+        v->rung_count -= settled ? 0 : 1;
+    }
+    qsort(v->rungs, v->rung_count, sizeof *v->rungs, by_batch);
+    return PLM_OK;
+}
+
 static enum plm_status verify(struct verifying *v, struct plm_error *reterr)
 {
-    int64_t batch = v->strategy.batch;
     enum plm_status status = PLM_OK;
 
-    if (batch == 0)
-        status = largest_batch(v, &batch, reterr);
-    if (status != PLM_OK)
-        return status;
-    return v->cli->options.ladder ? climb(v, batch, reterr) : verify_batch(v, batch, reterr);
+    v->asked = v->strategy.batch;
+    if (v->asked == 0)
+        status = largest_batch(v, &v->asked, reterr);
+    if (status == PLM_OK)
+        status =
+            v->cli->options.ladder ? climb(v, v->asked, reterr) : verify_batch(v, v->asked, reterr);
+    if (status == PLM_OK && asked_rung(v)->verified.verdict == PLM_VERDICT_LIMIT && !any_holds(v))
+        status = play_allowed(v, reterr);
+    return status;
 }
 
 /* ------------------------------------------------------------------ keeping it */
@@ -336,10 +421,10 @@ static enum exit_status answer(struct verifying *v)
         .device = v->strategy.device->name,
         .rungs = v->rungs,
         .rung_count = v->rung_count,
-        .asked = v->asked,
+        .asked = (size_t)(asked_rung(v) - v->rungs),
     };
     struct plm_error error;
-    enum exit_status exit_status = status_of(v->rungs[v->asked].verified.verdict);
+    enum exit_status exit_status = status_of(asked_rung(v)->verified.verdict);
     enum plm_status status = plm_model_describe(v->model, &info, &error);
 
     report.model = status == PLM_OK ? info.name : cli->arguments[0];

@@ -84,8 +84,10 @@ static bool hear(struct hearing *hearing, const char *line)
     if ((rest = child_words_after(line, "free")))
         return sscanf(rest, "%" SCNu64 " %" SCNu64, &r->free_before, &r->total) == 2;
     if ((rest = child_words_after(line, "context")))
-        return sscanf(rest, "%" SCNu64 " %" SCNu64 " %" SCNu64, &r->context, &r->held_back,
-                      &r->free_before) == 3;
+        return sscanf(rest, "%" SCNu64, &r->context) == 1;
+    if ((rest = child_words_after(line, "before")))
+        return sscanf(rest, "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &r->free_before,
+                      &r->held_back, &r->needed, &r->allowed) == 4;
     if ((rest = child_words_after(line, "peak")))
         return hear_peak(hearing, rest);
     if ((rest = child_words_after(line, "verdict")))
@@ -129,7 +131,8 @@ static enum plm_status let_go(struct hearing *hearing, struct child *first)
 }
 
 /*
- * play() - with another context in place, where the device allows two; otherwise all that is in use with a context counts as it
+ * play() - another context is in place until this one's size is known, where the device allows two; otherwise all that is in use with
+ * a context counts as it
  */
 static enum plm_status play(struct hearing *hearing,
                             const struct verify_plan *plan,
@@ -148,10 +151,13 @@ static enum plm_status play(struct hearing *hearing,
         status = child_start(&child, job_verify, &job, hearing->reterr);
     if (status != PLM_OK)
         return status;
-    status = listen(hearing, &child, NULL);
-    child_stop(&child);
+    status = listen(hearing, &child, "context");
     if (status == PLM_OK && !hearing->exclusive)
         status = let_go(hearing, first);
+    child_let_go(&child);
+    if (status == PLM_OK)
+        status = listen(hearing, &child, NULL);
+    child_stop(&child);
     if (status == PLM_OK && !hearing->has_verdict)
         status = plm_fail(hearing->reterr, PLM_E_DEVICE, "the process that plays gave no verdict");
     return status;

@@ -1,8 +1,8 @@
 /*
  * device/verify.h - plays an allocator's requests on the GPU
  *
- * First one process makes a context, so that the next one's can be seen by how much free memory falls. That one plays: what the plan has
- * outside the allocator beyond that context is held back, then each request is made, what is given is written to, and at the
+ * First one process makes a context, so that the next one's can be seen by how much free memory falls; then it ends. The next one plays:
+ * what the plan has outside the allocator beyond that context is held back, then each request is made, what is given is written to, and at the
  * moment with the most reserved memory it is seen how much more could be had.
  */
 #ifndef PLM_DEVICE_VERIFY_H

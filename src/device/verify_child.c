@@ -29,16 +29,73 @@ struct play {
     struct hold hold;
     size_t *block_of;         /* [request_count] index in hold.blocks */
     struct page *pages;       /* [request_count] */
+    plm_bytes held_back;      /* what the plan has outside the allocator and this process has not */
     plm_bytes mapped, looked; /* bytes in pages; the same when free memory was last looked at */
     size_t next;
     enum hold_answer answer;
 };
 
-/* beyond() - what @bytes more, which are not allowed, mean: not even all that was free would do, or nobody knows */
-static enum hold_answer beyond(const struct play *play, plm_bytes bytes)
+/* takes() - what a request takes of the device; of what gives back: how much that was */
+static plm_bytes takes(const struct play *play, const struct plm_request *request)
 {
-    return play->hold.taken + play->mapped + bytes > play->hold.free_before ? HOLD_FULL
-                                                                            : HOLD_LIMIT;
+    switch (request->kind) {
+    case PLM_REQUEST_ALLOC:
+    case PLM_REQUEST_FREE:
+        return num_round_up(request->bytes, play->probe->page);
+    case PLM_REQUEST_MAP:
+    case PLM_REQUEST_UNMAP:
+        break;
+    }
+    return request->bytes;
+}
+
+static bool gives_back(const struct plm_request *request)
+{
+    return request->kind == PLM_REQUEST_FREE || request->kind == PLM_REQUEST_UNMAP;
+}
+
+/* needs() - the most that the plan takes of the device beside its context */
+static plm_bytes needs(const struct play *play)
+{
+    plm_bytes now = play->held_back, most = now;
+
+    for (size_t i = 0; i < play->plan->request_count; i++) {
+        const struct plm_request *request = &play->plan->requests[i];
+
+        now = gives_back(request) ? now - takes(play, request) : now + takes(play, request);
+        most = num_max(most, now);
+    }
+    return most;
+}
+
+/*
+ * foresee() - what is not allowed is not played, but a plan that would not go with all that is free is known to fail, and where
+ *
+ * *ret_free is what would be free there.
+ */
+static void foresee(struct play *play, plm_bytes *ret_free)
+{
+    plm_bytes all = play->hold.free_before;
+    plm_bytes now = play->hold.taken + play->mapped;
+
+    if (play->hold.count == 0) /* nor was that allowed */
+        now += play->held_back;
+    for (size_t i = play->next; i < play->plan->request_count && now <= all; i++) {
+        const struct plm_request *request = &play->plan->requests[i];
+
+        if (gives_back(request)) {
+            now -= takes(play, request);
+        } else if (now + takes(play, request) > all) {
+            play->answer = HOLD_FULL;
+            play->next = i;
+            *ret_free = all - now;
+            return;
+        } else {
+            now += takes(play, request);
+        }
+    }
+    if (now > all)
+        play->answer = HOLD_FULL;
 }
 
 /* ------------------------------------------------------------------ pages of expandable segments */
@@ -104,7 +161,7 @@ static enum plm_status take_page(struct play *play, size_t i)
             probe->reterr, PLM_E_DEVICE,
             "the driver has no virtual memory management, which expandable segments need");
     if (play->hold.taken + play->mapped + bytes > play->hold.limit) {
-        play->answer = beyond(play, bytes);
+        play->answer = HOLD_LIMIT;
         return PLM_OK;
     }
     if (play->mapped >= play->looked + 64 * MIB)
@@ -150,8 +207,6 @@ static enum plm_status take_segment(struct play *play, size_t i)
     plm_bytes bytes = play->plan->requests[i].bytes;
     enum plm_status status = hold_add(probe, &play->hold, bytes, &play->answer);
 
-    if (play->answer == HOLD_LIMIT)
-        play->answer = beyond(play, bytes);
     if (status != PLM_OK || play->answer != HOLD_GOT)
         return status;
     play->block_of[i] = play->hold.count - 1;
@@ -282,22 +337,34 @@ static plm_bytes free_before(const struct play *play, const struct verify_job *j
     return play->hold.free_before == job->free_before ? job->total : job->free_before;
 }
 
-/* hold_back() - what the plan has outside the allocator and this process has not */
+/*
+ * meet() - say what this process's context is, and wait until the other process has given its own back
+ *
+ * The other's was there to tell the size of this one. A job will have no such neighbour, and neither has the play. Returns what was free
+ * before this process had its context.
+ */
+static enum plm_status meet(struct play *play, const struct verify_job *job, plm_bytes *ret_before)
+{
+    const struct probe *probe = play->probe;
+    plm_bytes before = free_before(play, job), now = play->hold.free_before;
+    plm_bytes context = before > now ? before - now : 0, outside = play->plan->outside;
+    enum plm_status status;
+
+    child_say(probe->voice, "context %" PRIu64, context);
+    child_hold(probe->voice);
+    status = hold_begin(play->probe, &play->hold);
+    *ret_before = play->hold.free_before + context;
+    play->held_back = outside > context ? num_round_up(outside - context, probe->page) : 0;
+    return status;
+}
+
+/* hold_back() - in one block, what the plan has and this process has not */
 static enum plm_status hold_back(struct play *play, plm_bytes before)
 {
-    plm_bytes now = play->hold.free_before, outside = play->plan->outside;
-    plm_bytes context = before > now ? before - now : 0;
-    plm_bytes bytes = outside > context ? num_round_up(outside - context, play->probe->page) : 0;
-
-    child_say(play->probe->voice, "context %" PRIu64 " %" PRIu64 " %" PRIu64, context, bytes,
-              before);
-    if (bytes == 0)
-        return PLM_OK;
-    enum plm_status status = hold_add(play->probe, &play->hold, bytes, &play->answer);
-
-    if (play->answer == HOLD_LIMIT)
-        play->answer = beyond(play, bytes);
-    return status;
+    child_say(play->probe->voice, "before %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, before,
+              play->held_back, needs(play), play->hold.limit);
+    return play->held_back > 0 ? hold_add(play->probe, &play->hold, play->held_back, &play->answer)
+                               : PLM_OK;
 }
 
 /*
@@ -351,12 +418,13 @@ static enum plm_status play_plan(struct probe *probe, const struct verify_job *j
         .pages = arena_array(probe->arena, struct page, plan->request_count),
         .answer = HOLD_GOT,
     };
-    plm_bytes reserved, before, now = 0;
+    plm_bytes reserved, before = 0, now = 0;
     enum plm_status status = find_page(probe);
 
     if (status == PLM_OK)
         status = hold_begin(probe, &play.hold);
-    before = free_before(&play, job);
+    if (status == PLM_OK)
+        status = meet(&play, job, &before);
     if (status == PLM_OK)
         status = hold_back(&play, before);
     if (status == PLM_OK && play.answer == HOLD_GOT)
@@ -367,6 +435,8 @@ static enum plm_status play_plan(struct probe *probe, const struct verify_job *j
         status = play_until(&play, plan->request_count);
     if (status == PLM_OK)
         status = probe_free_bytes(probe, &now);
+    if (status == PLM_OK && play.answer == HOLD_LIMIT)
+        foresee(&play, &now);
     if (status == PLM_OK)
         child_say(probe->voice, "verdict %d %zu %" PRIu64, (int)verdict_of(play.answer), play.next,
                   now);

@@ -15,7 +15,8 @@ struct verify_job {
 /*
  * job_verify() - says, in this order and as far as it comes,
  *
- *     context BYTES HELD_BACK FREE        what was free before it
+ *     context BYTES                       then it waits until it is let go
+ *     before FREE HELD_BACK NEEDS ALLOWED free before its context; the plan's needs beside that, and what may be taken
  *     played COUNT                        now and then
  *     peak USED FREE LEFT AT_LEAST        at the peak
  *     verdict NUMBER PLAYED FREE          of enum plm_verdict

@@ -3,9 +3,11 @@
  *
  * The JSON's keys are documented in plimsoll-verify(1).
  */
-#include "report/verify.h"
+#include <math.h>
+
 #include "base/units.h"
 #include "report/json_report.h"
+#include "report/verify.h"
 
 enum { LABEL = 18, FIGURE = 11 };
 
@@ -37,6 +39,20 @@ static enum style verdict_style(enum plm_verdict verdict)
 
 /* ------------------------------------------------------------------ for people */
 
+/* share() - of what was free beside the context */
+static double share(const struct plm_verified *v, plm_bytes bytes)
+{
+    return (double)bytes / (double)(v->free_before - v->context);
+}
+
+/* enough() - the whole percentage of --max-fill that allows what the plan needs */
+static unsigned enough(const struct plm_verified *v)
+{
+    double percent = ceil(100 * share(v, v->needed));
+
+    return percent < 100 ? (unsigned)percent : 100;
+}
+
 static void sentence(const struct verify_rung *rung, struct buf *text)
 {
     const struct plm_verified *v = &rung->verified;
@@ -51,7 +67,7 @@ static void sentence(const struct verify_rung *rung, struct buf *text)
         buf_printf(text, "The plan does not hold: ");
         if (rung->failed_phase)
             buf_printf(
-                text, "request %zu of %zu, for %s in %s of step %d, found no memory, with %s free",
+                text, "request %zu of %zu, for %s in %s of step %d, finds no memory, with %s free",
                 v->failed + 1, v->request_count, units_format_bytes(rung->failed_bytes, first),
                 rung->failed_phase, rung->failed_step < 0 ? 0 : rung->failed_step,
                 units_format_bytes(v->failed_free, second));
@@ -61,12 +77,12 @@ static void sentence(const struct verify_rung *rung, struct buf *text)
                        units_format_bytes(v->failed_free, first));
         return;
     case PLM_VERDICT_LIMIT:
-        buf_printf(
-            text,
-            "Not known: the plan needs %s, and --max-fill does not allow as much of the %s that was free; "
-            "--max-fill 100%% plays it",
-            units_format_bytes(v->context + v->held_back + v->reserved, first),
-            units_format_bytes(v->free_before, second));
+        buf_printf(text,
+                   "Not known: beside its context the plan needs %s, %.1f %% of the %s that was "
+                   "free, and --max-fill allows %.0f %%; --max-fill %u%% plays it",
+                   units_format_bytes(v->needed, first), 100 * share(v, v->needed),
+                   units_format_bytes(v->free_before - v->context, second),
+                   100 * share(v, v->allowed), enough(v));
         return;
     case PLM_VERDICT_DISTURBED:
         break;
@@ -110,9 +126,37 @@ static void figures(const struct verify_rung *rung, struct layout *layout)
                          : "of it, in blocks of 1 GiB to 2 MiB");
 }
 
+/* proven() - the largest batch that held; NULL when none did */
+static const struct verify_rung *proven(const struct verify_report *report)
+{
+    const struct verify_rung *found = NULL;
+
+    for (size_t i = 0; i < report->rung_count; i++)
+        if (report->rungs[i].verified.verdict == PLM_VERDICT_HOLDS)
+            found = &report->rungs[i];
+    return found;
+}
+
+/* instead() - what is known where the plan that was asked for was not played */
+static void instead(const struct verify_report *report, struct layout *layout)
+{
+    const struct verify_rung *rung = proven(report);
+    struct buf text = { .arena = layout->out->arena };
+    char left[UNITS_TEXT];
+
+    if (!rung || report->rungs[report->asked].verified.verdict != PLM_VERDICT_LIMIT)
+        return;
+    buf_printf(&text, "Batch %lld holds, with %s%s to spare", (long long)rung->batch,
+               rung->verified.left_at_least ? "at least " : "",
+               units_format_bytes(rung->verified.left, left));
+    layout_style(layout, STYLE_GOOD);
+    layout_wrap(layout, buf_string(&text), 0, 2);
+    layout_style(layout, STYLE_PLAIN);
+}
+
 static void ladder(const struct verify_report *report, struct layout *layout)
 {
-    layout_heading(layout, "Ladder");
+    layout_heading(layout, "Batches");
     buf_printf(layout->out, "\n  %10s %12s %12s %12s  %s\n", "batch", "planned", "used", "to spare",
                "verdict");
     for (size_t i = 0; i < report->rung_count; i++) {
@@ -125,7 +169,7 @@ static void ladder(const struct verify_report *report, struct layout *layout)
         layout_bytes(layout, holds ? rung->verified.used : 0, "", 12);
         buf_char(layout->out, ' ');
         layout_bytes(layout, holds ? rung->verified.left : 0, "", 12);
-        buf_text(layout->out, "  ");
+        buf_text(layout->out, holds && rung->verified.left_at_least ? "+ " : "  ");
         layout_style(layout, verdict_style(rung->verified.verdict));
         buf_text(layout->out, verdict_word(rung->verified.verdict));
         layout_style(layout, STYLE_PLAIN);
@@ -172,6 +216,7 @@ void verify_text(const struct verify_report *report, struct layout *layout)
     layout_style(layout, verdict_style(asked->verified.verdict));
     layout_wrap(layout, buf_string(&text), 0, 2);
     layout_style(layout, STYLE_PLAIN);
+    instead(report, layout);
     buf_char(layout->out, '\n');
     figures(asked, layout);
     if (report->rung_count > 1)
@@ -226,6 +271,8 @@ static void write_rung(struct json *json, const struct verify_rung *rung)
     json_field_uint(json, "free_before_bytes", v->free_before);
     json_field_uint(json, "context_bytes", v->context);
     json_field_uint(json, "held_back_bytes", v->held_back);
+    json_field_uint(json, "needed_bytes", v->needed);
+    json_field_uint(json, "allowed_bytes", v->allowed);
     known(json, "used_bytes", v, v->used);
     known(json, "free_at_peak_bytes", v, v->free_at_peak);
     known(json, "left_bytes", v, v->left);
@@ -246,6 +293,10 @@ void verify_json(const struct verify_report *report, struct buf *out)
     json_field_int(&json, "batch", report->rungs[report->asked].batch);
     json_field_string(&json, "verdict",
                       verdict_word(report->rungs[report->asked].verified.verdict));
+    if (proven(report))
+        json_field_int(&json, "proven_batch", proven(report)->batch);
+    else
+        json_field_null(&json, "proven_batch");
     json_key(&json, "batches");
     json_open(&json, '[');
     for (size_t i = 0; i < report->rung_count; i++)

@@ -167,7 +167,8 @@ struct plm_parallel {
     enum plm_schedule schedule;
     int64_t virtual_stages; /* of interleaved:V */
     int64_t microbatches;
-    const char *pp_split; /* "4,4,3,5": blocks of each stage */
+    int64_t microbatch_group; /* Megatron's interleaved:V: so many go through a stage in a row */
+    const char *pp_split;     /* "4,4,3,5": blocks of each stage */
     int64_t
         rank; /* with has_rank: the one that is simulated; otherwise one of each class, and the worst is reported */
     bool has_rank;

@@ -34,6 +34,7 @@ struct builder {
     name_id *numbers; /* [number_count]: the names "0", "1", … */
     size_t number_count;
     uint32_t node_count, place_count, repeat_count;
+    bool recomputes_attention;
     uint32_t step_count, step_max;
     struct plm_error *reterr;
 };
@@ -264,6 +265,14 @@ static enum plm_status build_nodes(struct builder *b,
                                    const struct model_block *block,
                                    struct graph_body *body);
 
+/* mentions() - does @expr read the global @variable? */
+static bool mentions(const struct expr *expr, uint32_t variable)
+{
+    return expr && ((expr->op == EXPR_GLOBAL && expr->variable == variable) ||
+                    mentions(expr->a, variable) || mentions(expr->b, variable) ||
+                    mentions(expr->c, variable));
+}
+
 static enum plm_status build_call(struct builder *b,
                                   struct frame *f,
                                   const struct model_node *node,
@@ -292,6 +301,8 @@ static enum plm_status build_call(struct builder *b,
     if (status)
         return status;
     step->place = checkpoint ? ++b->place_count : 0;
+    b->recomputes_attention =
+        b->recomputes_attention || mentions(node->checkpoint, MODEL_RECOMPUTE_SELECTIVE);
     return build_block(b, &callee, &step->body);
 }
 
@@ -705,6 +716,7 @@ static enum plm_status build_graph(struct builder *b,
         build_order(b, graph);
     graph->node_count = b->node_count;
     graph->place_count = b->place_count;
+    graph->recomputes_attention = b->recomputes_attention;
     return status;
 }
 

@@ -81,8 +81,9 @@ struct graph {
     const struct graph_body *main; /* its arguments are the inputs, in order; out[0] is the loss */
     size_t input_count;
     const struct graph_input *inputs;
-    uint32_t node_count;  /* operator steps */
-    uint32_t place_count; /* places where activation checkpointing may cut */
+    uint32_t node_count;       /* operator steps */
+    uint32_t place_count;      /* places where activation checkpointing may cut */
+    bool recomputes_attention; /* places are said of Megatron's selective recomputation too */
     size_t order_count;
     /* [order_count] parameter names or prefixes of names (at a dot) that are registered first */
     const name_id *order;

@@ -13,8 +13,8 @@
 #include "base/num.h"
 #include "base/units.h"
 #include "plan/search.h"
+#include "train/megatron_order.h"
 #include "train/mesh.h"
-#include "train/pipeline_order.h"
 
 /*
  * The default margin, 5 % of the device and at least 1 GiB: contexts of 519 to 1690 MiB were published for GPUs whose profile says
@@ -134,11 +134,19 @@ static bool has_schedule(const struct search *s, int64_t batch)
 
     if (p->pp <= 1)
         return true;
-    if (p->pp > INT16_MAX || local > INT16_MAX || micros > INT32_MAX)
+    if (p->pp > INT16_MAX || local > INT16_MAX || micros > INT32_MAX ||
+        p->microbatch_group > INT16_MAX)
         return false;
-    return pipeline_check(&(struct pipeline_shape){ p->schedule, (int32_t)p->pp, (int32_t)local,
-                                                    (int32_t)micros },
-                          &unused) == PLM_OK;
+    const struct pipeline_shape shape = {
+        .schedule = p->schedule,
+        .ranks = (int32_t)p->pp,
+        .local = (int32_t)local,
+        .micros = (int32_t)micros,
+        .group = (int32_t)p->microbatch_group,
+    };
+
+    return (p->megatron > 0 ? megatron_order_check(&shape, &unused)
+                            : pipeline_check(&shape, &unused)) == PLM_OK;
 }
 
 static void add_divisor(struct search *s, int64_t d, int64_t most, struct divisors *to)

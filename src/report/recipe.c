@@ -81,6 +81,7 @@ static void add_pipeline(struct items *items,
             buf_printf(&schedule, "%lld", (long long)p->virtual_stages);
         add_text(items, "schedule", buf_string(&schedule), p->schedule == PLM_SCHEDULE_1F1B);
         add_count(items, "microbatches", micros ? micros : p->pp, false);
+        add_used(items, "microbatch_group", p->microbatch_group);
         if (p->pp_split)
             add_text(items, "pp_split", p->pp_split, false);
     }

@@ -87,7 +87,12 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
         status = check_cuts(run, reterr);
     if (status)
         return status;
-    run->wrapper_state = arena_new(run->arena, struct megatron);
+    struct megatron *m = arena_new(run->arena, struct megatron);
+
+    if (run->pipeline)
+        m->stage_inputs =
+            arena_array(run->arena, struct tensor *, (size_t)run->pipeline->shape.local);
+    run->wrapper_state = m;
     return PLM_OK;
 }
 

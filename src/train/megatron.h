@@ -13,23 +13,33 @@
 
 /* ------------------------------------------------------------------ the run's state */
 
+/* struct model_buffer - _ParamAndGradBuffer: of the parameters of one of this rank's stages */
+struct model_buffer {
+    size_t *trained; /* [count] indices into run->trained, in order of registration */
+    size_t count;
+    struct buffer_layout layout;
+    struct tensor *params, *grads; /* params: the distributed optimizer's */
+};
+
 /* struct main_param - what the optimizer has in place of a parameter, or of this rank's part of it */
 struct main_param {
     struct param param; /* its float32 copy; or the parameter itself, when that is float32 */
     struct leaf leaf;
     struct leaf *model;
+    const struct model_buffer *buffer;
 };
 
 struct megatron {
-    struct buffer_layout layout; /* of the trained parameters */
-    struct tensor *params, *grads;
+    struct model_buffer *buffers; /* [buffer_count] one for each of its stages */
+    size_t buffer_count;
     struct tensor **leaves; /* [trained_count] the parameters, by address */
     struct main_param
         *mains; /* [main_count] as the optimizer's groups have them: with weight decay first */
     size_t main_count;
     struct tensor *scale; /* of the loss */
     struct tensor *scaler[5];
-    struct tensor *stage_input; /* of a pipeline: what the stage's module was given last */
+    struct tensor *
+        *stage_inputs;        /* [stages of this rank] what each stage's module was given last */
     struct value loss, count; /* of the last micro-batch: names that are bound again by the next */
     struct value *reports;    /* [report_count] of the step's micro-batches */
     size_t report_count, report_capacity;
@@ -57,10 +67,11 @@ void megatron_bind_outputs(struct run *run, struct megatron *m, struct value *re
 /* megatron_finish_gradients() - finalize_model_grads(), of what takes memory */
 void megatron_finish_gradients(struct run *run, const struct megatron *m);
 
-/* ------------------------------------------------------------------ megatron_pipeline.c */
+/* ------------------------------------------------------------------ megatron_pipeline.c, megatron_interleaved.c */
 
-/* megatron_pipeline() - forward_backward_pipelining_without_interleaving() */
+/* megatron_pipeline() - forward_backward_pipelining_without_interleaving(); megatron_interleaved() …_with_interleaving() */
 void megatron_pipeline(struct run *run, struct megatron *m);
+void megatron_interleaved(struct run *run, struct megatron *m);
 
 /* megatron_step() - train_step() of megatron/training/training.py */
 void megatron_step(struct run *run);

@@ -8,6 +8,7 @@
 
 #include "train/megatron.h"
 #include "train/mesh.h"
+#include "train/pipeline_cut.h"
 
 /* the bucket of overlap_grad_reduce: max(40000000, 1000000 * ranks) elements (distributed_data_parallel.py) */
 enum { BUCKET_LEAST = 40000000, BUCKET_PER_RANK = 1000000 };
@@ -24,30 +25,63 @@ static bool is_shared(const struct run *run, const struct param *p)
     return run->pipeline && p->tied;
 }
 
-static void lay_out(struct run *run, struct megatron *m)
+/* take() - the buffer is of the parameters that are @here: all when that is NULL */
+static void take(struct run *run, const bool *here, struct model_buffer *b)
+{
+    b->trained = arena_array(run->arena, size_t, run->trained_count);
+    for (size_t i = 0; i < run->trained_count; i++)
+        if (!here || here[run->trained[i]->param - run->params])
+            b->trained[b->count++] = i;
+}
+
+/* find_buffers() - each of this rank's stages is a module of its own */
+static void find_buffers(struct run *run, struct megatron *m)
+{
+    struct pipeline *p = run->pipeline;
+
+    m->buffer_count = p ? (size_t)p->shape.local : 1;
+    m->buffers = arena_array(run->arena, struct model_buffer, m->buffer_count);
+    for (size_t i = 0; i < m->buffer_count; i++) {
+        bool *here = p ? arena_array(run->arena, bool, run->param_count) : NULL;
+
+        if (p)
+            stage_mark(run, &p->stages[i], here);
+        take(run, here, &m->buffers[i]);
+    }
+}
+
+/* bucket_size() - of all but the first stage's modules: one bucket (disable_bucketing) */
+static int64_t bucket_size(const struct run *run, const struct model_buffer *b)
 {
     const struct plm_parallel *p = &run->strategy->parallel;
-    size_t count = run->trained_count;
-    int64_t *numels = arena_array(run->arena, int64_t, count);
-    bool *alone = arena_array(run->arena, bool, count);
-    struct buffer_shape shape = {
+    const struct megatron *m = run->wrapper_state;
+
+    if (!p->overlap_grad_reduce || mesh_place(p, p->rank).pipeline > 0 || b != m->buffers)
+        return 0;
+    return BUCKET_LEAST > BUCKET_PER_RANK * p->megatron ? BUCKET_LEAST
+                                                        : BUCKET_PER_RANK * p->megatron;
+}
+
+static void lay_out(struct run *run, struct model_buffer *b)
+{
+    int64_t *numels = arena_array(run->arena, int64_t, b->count);
+    bool *alone = arena_array(run->arena, bool, b->count);
+    const struct buffer_shape shape = {
         .numels = numels,
         .alone = alone,
-        .param_count = count,
-        .ranks = p->megatron,
-        .sharded = p->distributed_optimizer,
+        .param_count = b->count,
+        .ranks = run->strategy->parallel.megatron,
+        .bucket_size = bucket_size(run, b),
+        .sharded = run->strategy->parallel.distributed_optimizer,
     };
 
-    for (size_t i = 0; i < count; i++) {
-        numels[i] = tensor_numel(run->trained[i]->param->tensor);
-        alone[i] = is_shared(run, run->trained[i]->param);
+    for (size_t i = 0; i < b->count; i++) {
+        const struct param *param = run->trained[b->trained[i]]->param;
+
+        numels[i] = tensor_numel(param->tensor);
+        alone[i] = is_shared(run, param);
     }
-    /* stages after the first have one bucket */
-    if (p->overlap_grad_reduce && mesh_place(p, p->rank).pipeline == 0)
-        shape.bucket_size = BUCKET_LEAST > BUCKET_PER_RANK * p->megatron
-                                ? BUCKET_LEAST
-                                : BUCKET_PER_RANK * p->megatron;
-    buffer_layout(&shape, run->arena, &m->layout);
+    buffer_layout(&shape, run->arena, &b->layout);
 }
 
 /* remap() - param.data becomes a view of the buffer; its own memory goes */
@@ -83,24 +117,32 @@ static void hook(void *context, struct tensor *leaf)
     leaf->grad = NULL;
 }
 
-void megatron_buffers(struct run *run, struct megatron *m)
+/* make() - the memory, and parameters in it */
+static void make(struct run *run, struct model_buffer *b)
 {
     struct ghost *g = &run->ghost;
 
-    lay_out(run, m);
+    lay_out(run, b);
     if (run->strategy->parallel.distributed_optimizer) {
         g->category = CATEGORY_PARAMETER;
-        m->params = tensor_new_sizes(g, g->precision, m->layout.numel);
+        b->params = tensor_new_sizes(g, g->precision, b->layout.numel);
     }
     g->category = CATEGORY_GRADIENT;
-    m->grads = tensor_new_sizes(g, grad_dtype(run), m->layout.numel);
+    b->grads = tensor_new_sizes(g, grad_dtype(run), b->layout.numel);
     g->category = CATEGORY_ACTIVATION;
-    for (size_t i = run->trained_count; m->params && i-- > 0;)
-        remap(run->trained[i]->param, m->params);
+    for (size_t i = b->count; b->params && i-- > 0;)
+        remap(run->trained[b->trained[i]]->param, b->params);
+}
+
+void megatron_buffers(struct run *run, struct megatron *m)
+{
+    find_buffers(run, m);
+    for (size_t i = 0; i < m->buffer_count; i++)
+        make(run, &m->buffers[i]);
     m->leaves = arena_array(run->arena, struct tensor *, run->trained_count);
     for (size_t i = 0; i < run->trained_count; i++)
         m->leaves[i] = run->trained[i]->param->tensor;
     qsort(m->leaves, run->trained_count, sizeof *m->leaves, by_address);
-    g->accumulated = hook;
-    g->accumulated_context = run;
+    run->ghost.accumulated = hook;
+    run->ghost.accumulated_context = run;
 }

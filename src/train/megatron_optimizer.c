@@ -45,20 +45,24 @@ static void make_scaler(struct run *run, struct megatron *m)
 
 /* ------------------------------------------------------------------ the copies */
 
-/* part_of() - this rank's part of a parameter, as the distributed optimizer has it: a view, owned; NULL: none */
-static struct tensor *part_of(struct run *run, struct megatron *m, size_t i)
+/* part_of() - this rank's part of the buffer's @i-th parameter, as the distributed optimizer has it: a view, owned; NULL: none */
+static struct tensor *part_of(struct run *run, const struct model_buffer *b, size_t i)
 {
     const struct plm_parallel *p = &run->strategy->parallel;
-    struct buffer_range part = buffer_part(&m->layout, i, mesh_place(p, p->rank).data, p->megatron);
+    struct buffer_range part = buffer_part(&b->layout, i, mesh_place(p, p->rank).data, p->megatron);
     int64_t numel = part.end - part.begin;
 
     if (numel <= 0)
         return NULL;
-    return tensor_view(run->trained[i]->param->tensor, 1, &numel, (int64_t[]){ 1 });
+    return tensor_view(run->trained[b->trained[i]]->param->tensor, 1, &numel, (int64_t[]){ 1 });
 }
 
 /* add_main() - the copy of @x, which is taken over: x.clone().float() of what is not float32 */
-static void add_main(struct run *run, struct megatron *m, struct leaf *model, struct tensor *x)
+static void add_main(struct run *run,
+                     struct megatron *m,
+                     const struct model_buffer *b,
+                     struct leaf *model,
+                     struct tensor *x)
 {
     struct ghost *g = &run->ghost;
     struct main_param *main = &m->mains[m->main_count++];
@@ -67,6 +71,7 @@ static void add_main(struct run *run, struct megatron *m, struct leaf *model, st
     g->category = CATEGORY_STATE;
     main->param = *model->param;
     main->model = model;
+    main->buffer = b;
     if (x && x->dtype == DTYPE_FLOAT32) {
         main->param.tensor = tensor_detach(x);
     } else {
@@ -84,26 +89,32 @@ static bool decays(const struct leaf *leaf)
     return leaf->param->dims != 1;
 }
 
-void megatron_mains(struct run *run, struct megatron *m)
+/* add_mains() - of the buffer's parameters that have weight decay, or that have none */
+static void add_mains(struct run *run, struct megatron *m, const struct model_buffer *b, bool decay)
 {
-    size_t count = run->trained_count;
     bool sharded = run->strategy->parallel.distributed_optimizer;
 
+    for (size_t k = 0; k < b->count; k++) {
+        /* the distributed optimizer looks at the buffer, where the last parameter is first */
+        size_t i = sharded ? b->count - 1 - k : k;
+        struct leaf *leaf = run->trained[b->trained[i]];
+
+        if (decays(leaf) != decay)
+            continue;
+        struct tensor *x = sharded ? part_of(run, b, i) : tensor_ref(leaf->param->tensor);
+
+        if (x)
+            add_main(run, m, b, leaf, x);
+    }
+}
+
+void megatron_mains(struct run *run, struct megatron *m)
+{
     make_scaler(run, m);
-    m->mains = arena_array(run->arena, struct main_param, count);
+    m->mains = arena_array(run->arena, struct main_param, run->trained_count);
     for (int decay = 1; decay >= 0; decay--) {
-        for (size_t k = 0; k < count; k++) {
-            /* the distributed optimizer looks at the buffer, where the last parameter is first */
-            size_t i = sharded ? count - 1 - k : k;
-
-            if (decays(run->trained[i]) != decay)
-                continue;
-            struct tensor *x =
-                sharded ? part_of(run, m, i) : tensor_ref(run->trained[i]->param->tensor);
-
-            if (x)
-                add_main(run, m, run->trained[i], x);
-        }
+        for (size_t i = 0; i < m->buffer_count; i++)
+            add_mains(run, m, &m->buffers[i], decay);
         if (decay)
             run->group_end = m->main_count;
     }
@@ -137,7 +148,8 @@ static void copy_grads(struct run *run, struct megatron *m)
     g->category = CATEGORY_GRADIENT;
     for (size_t i = 0; i < m->main_count && !g->halt; i++) {
         struct tensor *main = m->mains[i].param.tensor;
-        TENSOR_AUTO *view = tensor_view(m->grads, main->dims, main->sizes, main->strides);
+        TENSOR_AUTO *view =
+            tensor_view(m->mains[i].buffer->grads, main->dims, main->sizes, main->strides);
 
         g->path = m->mains[i].leaf.module;
         main->grad = view ? kernel_cast(view, DTYPE_FLOAT32) : NULL;

@@ -7,6 +7,7 @@
  */
 #include "ops/pointwise.h"
 #include "train/megatron.h"
+#include "train/pipeline.h"
 
 /* scale_loss() and backward(): of the loss that main has divided already */
 static void backward(struct run *run, struct megatron *m)
@@ -74,8 +75,8 @@ void megatron_finish_gradients(struct run *run, const struct megatron *m)
         if (run->trained[i]->param->sequence)
             numel += tensor_numel(run->trained[i]->param->tensor);
     g->category = CATEGORY_COMMUNICATION;
-    if (numel > 0 && m->grads)
-        tensor_drop(tensor_new_sizes(g, m->grads->dtype, numel));
+    if (numel > 0 && m->buffers[0].grads)
+        tensor_drop(tensor_new_sizes(g, m->buffers[0].grads->dtype, numel));
     g->category = CATEGORY_ACTIVATION;
 }
 
@@ -103,7 +104,9 @@ void megatron_step(struct run *run)
     struct ghost *g = &run->ghost;
 
     megatron_zero(run, m);
-    if (run->pipeline)
+    if (run->pipeline && run->pipeline->shape.local > 1)
+        megatron_interleaved(run, m);
+    else if (run->pipeline)
         megatron_pipeline(run, m);
     else
         forward_backward(run, m);

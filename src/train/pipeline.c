@@ -7,6 +7,7 @@
  */
 #include "train/pipeline.h"
 #include "ghost/autocast.h"
+#include "train/megatron_order.h"
 #include "train/mesh.h"
 
 enum { RANKS_MOST = 1024, MICROS_MOST = 65536, ACTIONS_MOST = 1 << 20 };
@@ -57,8 +58,10 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
             reterr, PLM_E_USAGE,
             "ddp: zero-bubble makes the weights' gradients by autograd.grad, which calls "
             "no hook of DistributedDataParallel");
-    if (p->megatron > 0 && p->schedule != PLM_SCHEDULE_1F1B)
-        return plm_fail(reterr, PLM_E_USAGE, "schedule: of Megatron's only 1f1b is modelled");
+    if (p->megatron > 0 && (splits || p->schedule == PLM_SCHEDULE_GPIPE))
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "schedule: Megatron has 1f1b and interleaved:V, and neither gpipe nor "
+                        "zero-bubble; without --megatron they are torch.distributed.pipelining's");
     if (splits && s->checkpoint != PLM_CHECKPOINT_NONE)
         return plm_fail(reterr, PLM_E_USAGE,
                         "checkpoint: zero-bubble runs the backward in two halves, and each would "
@@ -89,15 +92,20 @@ static enum plm_status set_shape(struct pipeline *p, struct plm_error *reterr)
 
     if (local > RANKS_MOST)
         return plm_fail(reterr, PLM_E_USAGE, "schedule: at most %d stages on a rank", RANKS_MOST);
-    if (micros > MICROS_MOST || o->pp * local * micros > ACTIONS_MOST)
+    if (micros > MICROS_MOST || o->microbatch_group > MICROS_MOST ||
+        o->pp * local * micros > ACTIONS_MOST)
         return plm_fail(reterr, PLM_E_USAGE,
                         "microbatches: at most %d, and stages times micro-batches at most %d",
                         MICROS_MOST, ACTIONS_MOST);
-    p->shape =
-        (struct pipeline_shape){ o->schedule, (int32_t)o->pp, (int32_t)local, (int32_t)micros };
+    p->shape = (struct pipeline_shape){ .schedule = o->schedule,
+                                        .ranks = (int32_t)o->pp,
+                                        .local = (int32_t)local,
+                                        .micros = (int32_t)micros,
+                                        .group = (int32_t)o->microbatch_group };
     p->stage_count = (uint32_t)(o->pp * local);
     p->rank = (int32_t)mesh_place(o, o->rank).pipeline;
-    return pipeline_check(&p->shape, reterr);
+    return o->megatron > 0 ? megatron_order_check(&p->shape, reterr)
+                           : pipeline_check(&p->shape, reterr);
 }
 
 enum plm_status pipeline_create(struct run *run, struct plm_error *reterr)
@@ -113,7 +121,9 @@ enum plm_status pipeline_create(struct run *run, struct plm_error *reterr)
         status = set_shape(p, reterr);
     if (status != PLM_OK)
         return status;
-    if (p->shape.schedule == PLM_SCHEDULE_GPIPE || p->shape.schedule == PLM_SCHEDULE_1F1B)
+    if (run->strategy->parallel.megatron > 0)
+        megatron_computes(&p->shape, p->rank, run->arena, &p->actions);
+    else if (p->shape.schedule == PLM_SCHEDULE_GPIPE || p->shape.schedule == PLM_SCHEDULE_1F1B)
         pipeline_computes(&p->shape, p->rank, run->arena, &p->actions);
     else
         pipeline_lower(&p->shape, p->rank, run->arena, &p->actions);

@@ -60,6 +60,11 @@ static enum plm_status share_blocks(struct cutting *c)
         c->blocks_of[i] = blocks / stages + (i < blocks % stages);
     if (c->run->strategy->parallel.pp_split)
         status = read_split(c);
+    else if (c->run->strategy->parallel.megatron > 0 && blocks % stages != 0)
+        return plm_fail(c->reterr, PLM_E_USAGE,
+                        "pp: Megatron shares out %u layers evenly, which %u stages do not; "
+                        "--pp-split says how many each has",
+                        blocks, stages);
     for (uint32_t i = 0; i < stages; i++) {
         c->begins[i] = i ? c->row.blocks[at] : 0;
         at += c->blocks_of[i];

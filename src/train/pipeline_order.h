@@ -49,6 +49,8 @@ struct pipeline_shape {
     int32_t ranks;  /* at least 2 */
     int32_t local;  /* stages of one rank; stage s is on rank s % ranks */
     int32_t micros; /* micro-batches of a step */
+    int32_t
+        group; /* Megatron's: of them, so many go through a stage in a row; 0: as many as ranks */
 };
 
 /* pipeline_check() - does the framework accept this shape? Refuses with its reason */

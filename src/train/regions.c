@@ -19,6 +19,8 @@ struct cutter {
     int64_t
         first; /* of Megatron's block method: layers of this stage that are still to be cut; -1: no such method */
     uint32_t slot_count; /* of the frame around the steps that are looked at */
+    uint32_t
+        uneven; /* of Megatron's uniform method: how many layers its chunks do not divide; 0: none */
 };
 
 /* ------------------------------------------------------------------ which slots go in and out */
@@ -130,6 +132,8 @@ static void cut_run(struct cutter *c, const struct graph_step *steps, uint32_t l
         return;
     case PLM_CHECKPOINT_GROUP:
         size = c->size < length ? (uint32_t)c->size : length;
+        if (c->run->strategy->parallel.recompute == PLM_RECOMPUTE_FULL && length % c->size != 0)
+            c->uneven = length;
         break;
     case PLM_CHECKPOINT_SQRT:
         size = root(length);
@@ -215,6 +219,10 @@ static enum plm_status check_words(const struct run *run, struct plm_error *rete
         return plm_fail(reterr, PLM_E_USAGE, "checkpoint: auto is decided by a plan, not by a run");
     if (counts && s->checkpoint_count < 1)
         return plm_fail(reterr, PLM_E_USAGE, "checkpoint: N must be at least 1");
+    if (s->parallel.recompute == PLM_RECOMPUTE_SELECTIVE && !run->graph->recomputes_attention)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "recompute: selective is of Megatron's own attention, which this model "
+                        "does not have; full recomputes its blocks");
     return PLM_OK;
 }
 
@@ -268,5 +276,11 @@ enum plm_status regions_build(struct run *run, struct plm_error *reterr)
         choose(&c);
         cut_body(&c, stage, stage->slot_count);
     }
+    if (c.uneven > 0)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "recompute-layers: chunks of %lld do not divide %u layers, where Megatron "
+                        "asks for layers that are not there; --recompute-method block recomputes "
+                        "the first %lld",
+                        (long long)c.size, c.uneven, (long long)c.size);
     return PLM_OK;
 }

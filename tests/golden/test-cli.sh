@@ -131,7 +131,18 @@ says "recompute-method: needs --recompute full"
 status 2 estimate $small --megatron 1 --recompute some
 says "accepted: none, selective, full"
 status 2 estimate $small --megatron 2 --pp 2 --schedule gpipe
-says "schedule: of Megatron's only 1f1b is modelled"
+says "schedule: Megatron has 1f1b and interleaved:V, and neither gpipe nor zero-bubble"
+status 2 estimate $small --megatron 1 --pp 2 --microbatch-group 2
+says "microbatch-group: needs --megatron N and --schedule interleaved:V"
+status 2 estimate $small --megatron 1 --microbatch-group x
+says "microbatch-group"
+status 2 estimate $small --megatron 1 --recompute full --recompute-layers 3
+says "chunks of 3 do not divide 2 layers"
+status 2 estimate llama --megatron 1 --recompute selective
+says "selective is of Megatron's own attention"
+status 0 estimate $small --set layers=4 --megatron 1 --pp 2 --schedule interleaved:2 --microbatches 6 --microbatch-group 3 --json
+prints '"schedule": "interleaved:2"'
+prints '"microbatch_group": 3'
 status 2 estimate $small --megatron 1 --tp 3
 says "does not divide exactly"
 status 2 estimate $small --tp 2

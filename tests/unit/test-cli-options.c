@@ -73,7 +73,7 @@ static void every_option_reaches_its_member(void **state)
     assert_int_equal(parse(&line, COMMAND_ESTIMATE,
                            "estimate m --megatron 4 --tp 2 --sequence-parallel "
                            "--distributed-optimizer --overlap-grad-reduce --recompute full "
-                           "--recompute-method block --recompute-layers 3"),
+                           "--recompute-method block --recompute-layers 3 --microbatch-group 6"),
                      PLM_OK);
     const struct plm_parallel *p = &line.options.strategy.parallel;
 
@@ -82,6 +82,7 @@ static void every_option_reaches_its_member(void **state)
     assert_int_equal(p->recompute, PLM_RECOMPUTE_FULL);
     assert_int_equal(p->recompute_method, PLM_RECOMPUTE_BLOCK);
     assert_int_equal(p->recompute_layers, 3);
+    assert_int_equal(p->microbatch_group, 6);
     arena_finish(&line.arena);
 
     assert_int_equal(parse(&line, COMMAND_ESTIMATE,

@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "support/steps.h"
 #include "support/test.h"
 #include "train/megatron_layout.h"
+#include "train/megatron_order.h"
 
 /* ------------------------------------------------------------------ the buffer */
 
@@ -82,6 +84,61 @@ static void ranks_have_equal_parts_that_cut_parameters(void **state)
     assert_int_equal(buffer_part(&layout, 0, 0, 2).end, 704);
     assert_int_equal(buffer_part(&layout, 0, 1, 2).begin, 704);
     assert_true(buffer_part(&layout, 2, 1, 2).begin >= buffer_part(&layout, 2, 1, 2).end);
+    arena_finish(&arena);
+}
+
+/* ------------------------------------------------------------------ the pipeline's order */
+
+static const struct pipeline_shape pp4_vp2 = {
+    .schedule = PLM_SCHEDULE_INTERLEAVED, .ranks = 4, .local = 2, .micros = 8
+};
+
+/* order() - "F0.1 B1.0 …": of a rank, by local stage and micro-batch */
+static const char *order(const struct pipeline_shape *shape, int32_t rank, struct arena *arena)
+{
+    struct action_list list = { 0 };
+    struct buf text = { .arena = arena };
+
+    megatron_computes(shape, rank, arena, &list);
+    for (size_t i = 0; i < list.count; i++)
+        buf_printf(&text, "%s%s%d.%d", i ? " " : "", action_marks[list.actions[i].kind],
+                   list.actions[i].stage / shape->ranks, list.actions[i].micro);
+    return buf_string(&text);
+}
+
+static void groups_go_through_a_ranks_stages_in_turn(void **state)
+{
+    /* get_schedule_table()'s own example: PP2 N3M5 with VP2 */
+    const struct pipeline_shape shape = {
+        .schedule = PLM_SCHEDULE_INTERLEAVED, .ranks = 2, .local = 2, .micros = 5, .group = 3
+    };
+    const int32_t micros[] = { 0, 1, 2, 0, 1, 2, 3, 4, 3, 4 };
+    const int32_t locals[] = { 0, 0, 0, 1, 1, 1, 0, 0, 1, 1 };
+    struct arena arena = { 0 };
+
+    for (int32_t k = 0; k < 10; k++) {
+        assert_int_equal(megatron_forward_turn(&shape, k).micro, micros[k]);
+        assert_int_equal(megatron_forward_turn(&shape, k).local, locals[k]);
+        assert_int_equal(megatron_backward_turn(&shape, k).local, 1 - locals[k]);
+    }
+    assert_string_equal(order(&shape, 1, &arena),
+                        "F0.0 F0.1 F0.2 F1.0 B1.0 F1.1 B1.1 F1.2 B1.2 F0.3 B0.0 F0.4 B0.1 F1.3 "
+                        "B0.2 F1.4 B1.3 B1.4 B0.3 B0.4");
+    arena_finish(&arena);
+}
+
+/* arXiv 2104.04473, and get_pp_rank_microbatches(): (V - 1) P + 2 (P - 1 - rank), and the one right before its backward */
+static void micro_batches_in_flight_are_those_of_the_paper(void **state)
+{
+    struct arena arena = { 0 };
+
+    for (int32_t rank = 0; rank < 4; rank++) {
+        struct action_list list = { 0 };
+
+        megatron_computes(&pp4_vp2, rank, &arena, &list);
+        assert_int_equal(list.count, 2 * 8 * 2);
+        assert_int_equal(pipeline_in_flight(&list), 4 + 2 * (3 - rank) + 1);
+    }
     arena_finish(&arena);
 }
 
@@ -209,6 +266,29 @@ static void what_megatron_does_not_do_is_refused(void **state)
                        "exclude each other");
     test_steps_refused(&(struct plm_strategy){ .parallel = { .megatron = 1, .tp = 3 } }, layers,
                        "cannot be split evenly");
+    test_steps_refused(
+        &(struct plm_strategy){
+            .parallel = { .megatron = 1, .recompute = PLM_RECOMPUTE_SELECTIVE } },
+        layers, "Megatron's own attention");
+}
+
+#define REFUSE(text, ...)                                                                          \
+    test_steps_refused(&(struct plm_strategy){ .parallel = { .megatron = 1, __VA_ARGS__ } }, four, \
+                       text)
+
+static void what_its_pipelines_do_not_do_is_refused(void **state)
+{
+    static const char four[] = TEST_NETWORK("4, checkpoint: true, wrap: true");
+
+    REFUSE("neither gpipe nor", .pp = 2, .schedule = PLM_SCHEDULE_GPIPE);
+    REFUSE("neither gpipe nor", .pp = 2, .schedule = PLM_SCHEDULE_ZERO_BUBBLE);
+    REFUSE("4 layers evenly, which 3 stages do not", .pp = 3);
+    REFUSE("leave 1 for the last", .pp = 2, .schedule = PLM_SCHEDULE_INTERLEAVED,
+           .virtual_stages = 2, .microbatches = 5);
+    REFUSE("from the 2 stages of --pp to all 4", .pp = 2, .schedule = PLM_SCHEDULE_INTERLEAVED,
+           .virtual_stages = 2, .microbatches = 4, .microbatch_group = 5);
+    REFUSE("chunks of 3 do not divide 4 layers", .recompute = PLM_RECOMPUTE_FULL,
+           .recompute_layers = 3);
 }
 
 int main(void)
@@ -220,7 +300,10 @@ int main(void)
         cmocka_unit_test(ranks_have_equal_parts_that_cut_parameters),
         cmocka_unit_test(a_gathered_input_is_made_once_and_only_the_shard_is_kept),
         cmocka_unit_test(without_sequence_parallelism_all_reduces_are_in_place),
+        cmocka_unit_test(groups_go_through_a_ranks_stages_in_turn),
+        cmocka_unit_test(micro_batches_in_flight_are_those_of_the_paper),
         cmocka_unit_test(what_megatron_does_not_do_is_refused),
+        cmocka_unit_test(what_its_pipelines_do_not_do_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

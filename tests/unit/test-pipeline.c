@@ -33,13 +33,13 @@ static void lowered_orders_are_those_of_pytorch(void **state)
         int32_t rank;
         const char *order;
     } rows[] = {
-        { { PLM_SCHEDULE_INTERLEAVED, 2, 2, 2 },
+        { { PLM_SCHEDULE_INTERLEAVED, 2, 2, 2, 0 },
           1,
           "1UNSHARD 3UNSHARD 1RECV_F0 1F0 1SEND_F0 1RECV_F1 1F1 1SEND_F1 3RECV_F0 3F0 3RECV_F1 "
           "3B0 3SEND_B0 1RECV_B0 3F1 3B1 3SEND_B1 1RECV_B1 3REDUCE_GRAD 3WAIT_REDUCE_GRAD "
           "3RESHARD 1B0 1WAIT_SEND_F0 1SEND_B0 1B1 1WAIT_SEND_F1 1SEND_B1 1REDUCE_GRAD "
           "1WAIT_REDUCE_GRAD 1RESHARD 3WAIT_SEND_B0 3WAIT_SEND_B1 1WAIT_SEND_B0 1WAIT_SEND_B1" },
-        { { PLM_SCHEDULE_INTERLEAVED, 3, 2, 3 },
+        { { PLM_SCHEDULE_INTERLEAVED, 3, 2, 3, 0 },
           1,
           "1UNSHARD 4UNSHARD 1RECV_F0 1F0 1SEND_F0 1RECV_F1 1F1 1SEND_F1 1RECV_F2 1F2 1SEND_F2 "
           "4RECV_F0 4F0 4SEND_F0 4RECV_F1 4F1 4SEND_F1 4RECV_B0 4RECV_F2 4F2 4SEND_F2 4B0 "
@@ -48,24 +48,24 @@ static void lowered_orders_are_those_of_pytorch(void **state)
           "1WAIT_SEND_F0 1SEND_B0 1RECV_B1 1B1 1WAIT_SEND_F1 1SEND_B1 1RECV_B2 1B2 "
           "1WAIT_SEND_F2 1SEND_B2 1REDUCE_GRAD 1WAIT_REDUCE_GRAD 1RESHARD 4WAIT_SEND_B0 "
           "4WAIT_SEND_B1 4WAIT_SEND_B2 1WAIT_SEND_B0 1WAIT_SEND_B1 1WAIT_SEND_B2" },
-        { { PLM_SCHEDULE_ZERO_BUBBLE, 2, 1, 3 },
+        { { PLM_SCHEDULE_ZERO_BUBBLE, 2, 1, 3, 0 },
           0,
           "0UNSHARD 0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0I0 0WAIT_SEND_F0 0W0 0RECV_B1 0F2 "
           "0SEND_F2 0I1 0WAIT_SEND_F1 0W1 0RECV_B2 0I2 0WAIT_SEND_F2 0W2 0REDUCE_GRAD "
           "0WAIT_REDUCE_GRAD 0RESHARD" },
-        { { PLM_SCHEDULE_ZERO_BUBBLE, 2, 1, 3 },
+        { { PLM_SCHEDULE_ZERO_BUBBLE, 2, 1, 3, 0 },
           1,
           "1UNSHARD 1RECV_F0 1F0 1RECV_F1 1I0 1SEND_B0 1F1 1I1 1SEND_B1 1RECV_F2 1W0 1F2 1I2 "
           "1SEND_B2 1W1 1W2 1REDUCE_GRAD 1WAIT_REDUCE_GRAD 1RESHARD 1WAIT_SEND_B0 1WAIT_SEND_B1 "
           "1WAIT_SEND_B2" },
-        { { PLM_SCHEDULE_ZERO_BUBBLE, 3, 1, 4 },
+        { { PLM_SCHEDULE_ZERO_BUBBLE, 3, 1, 4, 0 },
           1,
           "1UNSHARD 1RECV_F0 1F0 1SEND_F0 1RECV_F1 1F1 1SEND_F1 1RECV_B0 1RECV_F2 1I0 "
           "1WAIT_SEND_F0 1SEND_B0 1F2 1SEND_F2 1RECV_B1 1I1 1WAIT_SEND_F1 1SEND_B1 1RECV_F3 1W0 "
           "1RECV_B2 1F3 1SEND_F3 1I2 1WAIT_SEND_F2 1SEND_B2 1W1 1RECV_B3 1I3 1WAIT_SEND_F3 "
           "1SEND_B3 1W2 1W3 1REDUCE_GRAD 1WAIT_REDUCE_GRAD 1RESHARD 1WAIT_SEND_B0 1WAIT_SEND_B1 "
           "1WAIT_SEND_B2 1WAIT_SEND_B3" },
-        { { PLM_SCHEDULE_INTERLEAVED, 2, 4, 2 },
+        { { PLM_SCHEDULE_INTERLEAVED, 2, 4, 2, 0 },
           0,
           "0UNSHARD 2UNSHARD 4UNSHARD 0F0 0SEND_F0 2RECV_F0 0F1 0SEND_F1 2RECV_F1 0RESHARD "
           "6UNSHARD 2F0 2SEND_F0 4RECV_F0 2F1 2SEND_F1 4RECV_F1 4F0 4SEND_F0 6RECV_F0 4F1 "
@@ -87,7 +87,7 @@ static void lowered_orders_are_those_of_pytorch(void **state)
 static int32_t in_flight(
     enum plm_schedule schedule, int32_t ranks, int32_t local, int32_t micros, int32_t rank)
 {
-    const struct pipeline_shape shape = { schedule, ranks, local, micros };
+    const struct pipeline_shape shape = { schedule, ranks, local, micros, 0 };
     struct arena arena = { 0 };
     struct action_list list = { 0 };
 

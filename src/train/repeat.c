@@ -6,8 +6,8 @@
  * the closed one with later numbers. (A first step that makes optimizer states is not closed; nor is one that keeps outputs.)
  *
  * The second step's first micro-batch finds what the first step's found, optimizer states apart, which forward and backward do
- * not look at. What outlives it are the batch, the gradients, and workspaces that libraries keep: the ghosts of the first two are
- * made anew, and a workspace that is there already is not asked for again.
+ * not look at. What outlives it are the batch and the gradients, whose ghosts are made anew, and what is made once and stays: the
+ * workspaces that libraries keep and the gradient scaler's numbers.
  */
 #include <string.h>
 
@@ -156,7 +156,7 @@ struct survivor {
 
 struct micro_batch {
     struct span span;
-    bool *left_out;             /* [span.born + 1] workspaces that are kept */
+    bool *left_out;             /* [span.born + 1] made once, before the copy */
     struct survivor *survivors; /* [survivor_count] */
     size_t survivor_count, survivor_capacity;
 };
@@ -202,10 +202,10 @@ static bool add_survivors(struct run *run, struct micro_batch *micro, bool *live
     return true;
 }
 
-/* leave_out() - a workspace that a library keeps; returns how many there are: 0 or 1 */
-static int64_t leave_out(struct micro_batch *micro, const struct tensor *workspace)
+/* leave_out() - what is made once and stays; returns how many there are: 0 or 1 */
+static int64_t leave_out(struct micro_batch *micro, const struct tensor *made_once)
 {
-    uint32_t number = workspace ? workspace->storage->allocation : 0;
+    uint32_t number = made_once ? made_once->storage->allocation : 0;
 
     if (number <= micro->span.last)
         return 0;
@@ -235,6 +235,8 @@ void micro_batch_remember(struct run *run, struct step_extent start)
         accounted += leave_out(micro, g->blas_workspace[i]);
         accounted += leave_out(micro, g->lt_workspace[i]);
     }
+    accounted += leave_out(micro, run->scaler.scale);
+    accounted += leave_out(micro, run->scaler.growth_tracker);
     if (accounted == count)
         run->first_micro = micro;
 }

@@ -47,14 +47,16 @@ bool alloc_should_split(const struct memory *memory,
     return kind == POOL_SMALL || memory->expandable || rounded < memory->sizes.max_split;
 }
 
-uint32_t alloc_find(struct memory *memory, plm_bytes rounded, uint16_t stream, enum pool_kind kind)
+/* best_fit() - the free block that a request gets, still whole, and where it is; 0 when none serves */
+static uint32_t best_fit(struct memory *memory,
+                         plm_bytes rounded,
+                         const struct free_set *set,
+                         struct free_position *ret_position)
 {
     const struct sizes *sizes = &memory->sizes;
-    struct free_set *set = &pool_of(memory, stream, kind)->free;
     struct free_position position = free_set_least(set, rounded);
     uint32_t block = free_set_at(set, position);
 
-    memory->pool_calls[kind] += memory->collects;
     if (block == 0)
         return 0;
     if (memory->expandable) {
@@ -68,11 +70,37 @@ uint32_t alloc_find(struct memory *memory, plm_bytes rounded, uint16_t stream, e
         return 0;
     if (rounded >= sizes->max_split && size >= rounded + sizes->max_non_split_rounding)
         return 0;
+    *ret_position = position;
+    return block;
+}
+
+uint32_t alloc_find(struct memory *memory, plm_bytes rounded, uint16_t stream, enum pool_kind kind)
+{
+    struct free_set *set = &pool_of(memory, stream, kind)->free;
+    struct free_position position;
+    uint32_t block = best_fit(memory, rounded, set, &position);
+
+    memory->pool_calls[kind] += memory->collects;
+    if (block == 0)
+        return 0;
     if (alloc_should_split(memory, block, rounded, kind))
         pool_change(memory, position, block_split(memory, block, rounded));
     else
         free_set_remove_at(set, position);
     return block;
+}
+
+plm_bytes alloc_would_take(struct memory *memory,
+                           plm_bytes rounded,
+                           uint16_t stream,
+                           enum pool_kind kind)
+{
+    struct free_position position;
+    uint32_t block = best_fit(memory, rounded, &pool_of(memory, stream, kind)->free, &position);
+
+    if (block == 0)
+        return 0;
+    return alloc_should_split(memory, block, rounded, kind) ? rounded : memory->blocks[block].size;
 }
 
 uint32_t alloc_segment(struct memory *memory,

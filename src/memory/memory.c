@@ -118,14 +118,20 @@ static uint32_t find_more(struct memory *memory,
     return block;
 }
 
+/* count_peak() - what is in use with a block of @size more, of which @requested were asked for */
+static void count_peak(struct memory_stats *stats, plm_bytes requested, plm_bytes size)
+{
+    stats->peak.requested = num_max(stats->peak.requested, stats->now.requested + requested);
+    stats->peak.allocated = num_max(stats->peak.allocated, stats->now.allocated + size);
+    stats->peak.active = num_max(stats->peak.active, stats->now.active + size);
+}
+
 static void count_alloc(struct memory_stats *stats, plm_bytes requested, plm_bytes size)
 {
+    count_peak(stats, requested, size);
     stats->now.requested += requested;
     stats->now.allocated += size;
     stats->now.active += size;
-    stats->peak.requested = num_max(stats->peak.requested, stats->now.requested);
-    stats->peak.allocated = num_max(stats->peak.allocated, stats->now.allocated);
-    stats->peak.active = num_max(stats->peak.active, stats->now.active);
 }
 
 static bool fail(struct memory *memory, plm_bytes bytes, plm_bytes rounded)
@@ -165,6 +171,22 @@ bool memory_alloc(struct memory *memory,
     it->requested = bytes;
     count_alloc(&memory->stats, bytes, it->size);
     *ret_block = block;
+    return true;
+}
+
+bool memory_pass(struct memory *memory, plm_bytes bytes, uint16_t stream)
+{
+    plm_bytes rounded = sizes_round(&memory->sizes, num_min(bytes, REQUEST_MOST));
+
+    /* ages of blocks and releases that wait go by the number of calls */
+    if (memory->collects || memory->wait_count > 0)
+        return false;
+    plm_bytes size = alloc_would_take(memory, rounded, stream, sizes_pool(&memory->sizes, rounded));
+
+    if (size == 0)
+        return false;
+    memory->calls++;
+    count_peak(&memory->stats, bytes, size);
     return true;
 }
 

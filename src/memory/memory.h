@@ -82,6 +82,13 @@ PLM_MUST_CHECK bool memory_alloc(struct memory *memory,
                                  uint16_t stream,
                                  memory_block_id *ret_block);
 
+/*
+ * memory_pass() - an allocation that is released at once: memory_alloc() and memory_free(), but quicker
+ *
+ * False when that would change the state of the allocator, but for its peaks: then nothing has happened.
+ */
+bool memory_pass(struct memory *memory, plm_bytes bytes, uint16_t stream);
+
 /* memory_free() - release a live block; it is reused once its uses on other streams are over */
 void memory_free(struct memory *memory, memory_block_id block);
 

@@ -183,6 +183,16 @@ static size_t play(struct replay *replay, size_t event)
     return event + 1;
 }
 
+/* passes() - play the event and the next, when they are an allocation that is released at once and that is all there is to it */
+static bool passes(struct replay *replay, size_t event, size_t event_end)
+{
+    const struct event *it = &replay->schedule->events[event];
+
+    return event + 1 < event_end && it->kind == EVENT_ALLOC && it[1].kind == EVENT_FREE &&
+           it[1].allocation == it->allocation && !replay->observer && it->bytes > 0 &&
+           memory_pass(replay->memory, it->bytes, it->stream);
+}
+
 bool replay_run(struct replay *replay, size_t event_end)
 {
     const struct memory_stats *stats = memory_stats(replay->memory);
@@ -191,15 +201,16 @@ bool replay_run(struct replay *replay, size_t event_end)
     assert(event_end <= replay->schedule->event_count && !replay->out_of_memory);
     make_room(replay);
     while (replay->event < event_end) {
-        size_t next = play(replay, replay->event);
+        bool pass = passes(replay, replay->event, event_end);
+        size_t next = pass ? replay->event + 2 : play(replay, replay->event);
 
         if (next == 0) {
             replay->out_of_memory = true;
             break;
         }
-        if (stats->now.allocated > peak) {
-            peak = stats->now.allocated;
-            replay->peak_event = next - 1;
+        if (stats->peak.allocated > peak) {
+            peak = stats->peak.allocated;
+            replay->peak_event = next - 1 - pass;
         }
         if (replay->observer)
             replay->observer(replay->user, next - 1, stats);

@@ -151,6 +151,11 @@ bool alloc_should_split(const struct memory *memory,
                         enum pool_kind kind);
 /* alloc_find() - a cached block, already split; 0 when none fits */
 uint32_t alloc_find(struct memory *memory, plm_bytes rounded, uint16_t stream, enum pool_kind kind);
+/* alloc_would_take() - the size of the block that alloc_find() would make; 0 when none fits */
+plm_bytes alloc_would_take(struct memory *memory,
+                           plm_bytes rounded,
+                           uint16_t stream,
+                           enum pool_kind kind);
 uint32_t alloc_segment(struct memory *memory,
                        plm_bytes rounded,
                        uint16_t stream,

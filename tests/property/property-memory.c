@@ -2,7 +2,7 @@
  * property/property-memory.c - what holds for every schedule and every setting
  *
  * Seeded random schedules; a failure prints the seed. No two blocks overlap, blocks cover their segments, sums of blocks
- * are the statistics, allocated <= active <= reserved <= capacity, and the same input gives the same output.
+ * are the statistics, allocated <= active <= reserved <= capacity, and the same input gives the same output, observed or not.
  */
 #include "support/test.h"
 
@@ -64,7 +64,9 @@ static void add_event(struct schedule *schedule, struct live *live, struct chanc
     uint16_t stream = (uint16_t)(draw(chance, 4) == 0 ? draw(chance, STREAMS) : 0);
     size_t at = live->count > 0 ? draw(chance, live->count) : 0;
 
-    if (kind < 50 || live->count == 0) {
+    if (kind < 6) {
+        schedule_free(schedule, schedule_alloc(schedule, draw_bytes(chance), stream));
+    } else if (kind < 50 || live->count == 0) {
         live->allocations[live->count++] = schedule_alloc(schedule, draw_bytes(chance), stream);
     } else if (kind < 54) {
         const plm_bytes tries[] = { draw_bytes(chance) * 8, draw_bytes(chance), 0 };
@@ -196,8 +198,26 @@ static void prepare(struct memory_options *options, uint64_t seed, plm_bytes cap
 struct outcome {
     struct memory_sizes peak;
     struct memory_stats stats;
-    size_t event, tries_failed;
+    size_t event, peak_event, tries_failed;
+    uint64_t fingerprint;
 };
+
+static struct outcome play_with(struct replay *replay,
+                                struct memory *memory,
+                                const struct schedule *schedule,
+                                struct arena *arena)
+{
+    struct outcome outcome = { 0 };
+
+    replay_start(replay, schedule, memory, arena);
+    outcome.event = replay_run(replay, schedule->event_count) ? SIZE_MAX : replay->event;
+    outcome.peak = replay->peak;
+    outcome.peak_event = replay->peak_event;
+    outcome.stats = *memory_stats(memory);
+    outcome.tries_failed = replay->tries_failed;
+    outcome.fingerprint = memory_fingerprint(memory);
+    return outcome;
+}
 
 static struct outcome play(struct memory *memory,
                            const struct schedule *schedule,
@@ -206,14 +226,9 @@ static struct outcome play(struct memory *memory,
 {
     struct witness witness = { .memory = memory, .arena = arena, .capacity = capacity };
     struct replay replay = { .observer = observe, .user = &witness };
-    struct outcome outcome = { 0 };
+    struct outcome outcome = play_with(&replay, memory, schedule, arena);
 
-    replay_start(&replay, schedule, memory, arena);
-    outcome.event = replay_run(&replay, schedule->event_count) ? SIZE_MAX : replay.event;
     check_memory(&witness);
-    outcome.peak = replay.peak;
-    outcome.stats = *memory_stats(memory);
-    outcome.tries_failed = replay.tries_failed;
     return outcome;
 }
 
@@ -254,6 +269,11 @@ static void play_twice(uint64_t seed, struct schedule *schedule, struct arena *a
         struct outcome again = play(memory, schedule, arena, capacity);
 
         assert_memory_equal(&fresh, &again, sizeof fresh);
+
+        memory_reset(memory, capacity, options.device_total);
+        struct outcome unseen = play_with(&(struct replay){ 0 }, memory, schedule, arena);
+
+        assert_memory_equal(&fresh, &unseen, sizeof fresh);
     }
 }
 

@@ -359,6 +359,7 @@ static enum plm_status build_step(struct builder *b,
     step->in = node->in;
     step->in_count = node->in_count;
     step->in_names = node->in_names;
+    step->positional_count = node->positional_count;
     step->out = node->out;
     step->out_count = node->out_count;
     step->drop = node->drop;

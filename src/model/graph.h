@@ -34,7 +34,8 @@ struct graph_step {
     enum step_scope scope; /* STEP_SCOPE */
     unsigned when;         /* mask of STEP_WHEN_*; a step that never runs is not in the graph */
     uint32_t in_count, out_count, drop_count, attr_count;
-    const uint32_t *in; /* [in_count] slots; GRAPH_NO_SLOT for `none` */
+    const uint32_t *in;        /* [in_count] slots; GRAPH_NO_SLOT for `none` */
+    uint32_t positional_count; /* STEP_CALL: of in_count; the others are keyword arguments */
     /* [out_count] slots, bound after the step ran; the old values are dropped then. A result for
        GRAPH_NO_SLOT, and every result when the count is 0, is dropped at once. */
     const uint32_t *out;

@@ -16,7 +16,8 @@ enum { KEYS_MAX = 48, SCOPE_DEPTH_MAX = 16 };
 struct node_fields {
     const struct yaml_node *op, *call, *inlined, *scope, *del;
     const struct yaml_node *as, *in, *name, *with, *nodes, *repeat, *index, *start, *share;
-    const struct yaml_node *checkpoint, *wrap, *when, *tie, *tensor_parallel, *expert_parallel;
+    const struct yaml_node *checkpoint, *positional, *wrap, *when, *tie, *tensor_parallel,
+        *expert_parallel;
 };
 
 static const struct node_key {
@@ -25,59 +26,7 @@ static const struct node_key {
 } node_keys[] = {
 #define KEY(on, key, field, type, help)                                                            \
     { on, { key, DECODE_##type, false, offsetof(struct node_fields, field), help } },
-    KEY(ON_OP, "op", op, SCALAR, "an operator") KEY(
-        ON_CALL, "call", call, SCALAR, "a block, as a module: its arguments live until it returns")
-        KEY(ON_INLINE, "inline", inlined, SCALAR, "a block, as a plain function") KEY(
-            ON_SCOPE, "scope", scope, SCALAR, "no_grad, enable_grad or autocast_off, for 'nodes'")
-            KEY(ON_ALL, "del", del, ANY, "names that are dropped after the node")
-                KEY(ON_RUN, "as", as, ANY, "names for the results; '_' drops one at once") KEY(
-                    ON_RUN, "in", in, ANY, "names of the inputs, or none")
-                    KEY(ON_RUN, "name", name, SCALAR, "component of the module path") KEY(
-                        ON_CALL | ON_INLINE,
-                        "with",
-                        with,
-                        MAPPING,
-                        "values for the block's parameters")
-                        KEY(ON_SCOPE, "nodes", nodes, SEQUENCE, "what happens inside")
-                            KEY(ON_RUN, "repeat", repeat, SCALAR, "how often") KEY(
-                                ON_RUN,
-                                "index",
-                                index,
-                                SCALAR,
-                                "a name for the number of the repetition")
-                                KEY(ON_RUN, "start", start, SCALAR, "the first such number") KEY(
-                                    ON_RUN,
-                                    "share",
-                                    share,
-                                    SCALAR,
-                                    "true: use the parameters of the first again")
-                                    KEY(ON_CALL,
-                                        "checkpoint",
-                                        checkpoint,
-                                        SCALAR,
-                                        "activation checkpointing may cut here")
-                                        KEY(ON_CALL,
-                                            "wrap",
-                                            wrap,
-                                            SCALAR,
-                                            "FSDP shards this as a group")
-                                            KEY(ON_ALL, "when", when, SCALAR, "a condition")
-                                                KEY(ON_OP,
-                                                    "tie",
-                                                    tie,
-                                                    SCALAR,
-                                                    "the full name of a parameter to use as weight")
-                                                    KEY(ON_OP | ON_CALL,
-                                                        "tensor_parallel",
-                                                        tensor_parallel,
-                                                        SCALAR,
-                                                        "how parameters are split")
-                                                        KEY(ON_OP,
-                                                            "expert_parallel",
-                                                            expert_parallel,
-                                                            SCALAR,
-                                                            "true: the first dimension of the "
-                                                            "parameter are experts")
+#include "model/node_keys.def"
 #undef KEY
 };
 
@@ -393,6 +342,20 @@ static enum plm_status check_counts(const struct node_loader *n,
                        strcmp(number, "1") == 0 ? "" : "s", given, given == 1 ? "is" : "are");
 }
 
+static enum plm_status load_positional(struct node_loader *n, const struct yaml_node *yaml)
+{
+    int64_t count = 0;
+    enum plm_status status = decode_int(yaml, "positional", &count, n->load->reterr);
+
+    if (!status && (count < 0 || (uint64_t)count > n->node->in_count))
+        status = plm_fail_at(n->load->reterr, PLM_E_RANGE, yaml->at,
+                             "positional: from 0 to %u, the number of inputs, was expected",
+                             n->node->in_count);
+    if (!status)
+        n->node->positional_count = (uint32_t)count;
+    return status;
+}
+
 static enum plm_status load_call(struct node_loader *n)
 {
     struct model_node *node = n->node;
@@ -404,6 +367,9 @@ static enum plm_status load_call(struct node_loader *n)
     if (!status)
         status =
             check_counts(n, "the block takes", (int)block->required_count, (int)block->in_count);
+    node->positional_count = node->in_count;
+    if (!status && n->fields.positional)
+        status = load_positional(n, n->fields.positional);
     node->in_count = block->in_count; /* those not given are none */
     if (!status)
         status = load_as(n);

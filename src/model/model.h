@@ -92,6 +92,7 @@ struct model_node {
     enum step_scope scope;
     uint32_t number; /* of all nodes of the model, from 0 */
     uint32_t in_count, out_count, drop_count, attr_count;
+    uint32_t positional_count;       /* of in_count, as in struct graph_step */
     const uint32_t *in, *out, *drop; /* slots, as in struct graph_step */
     const name_id *in_names;
     const struct model_attr *attrs;  /* [attr_count] */

@@ -4,7 +4,9 @@
  * Mirrors torch/utils/checkpoint.py (2.15). Non-reentrant: the region runs once with its saved tensors as holders
  * (ghost/checkpoint.h), and again when the backward asks for one. Reentrant, CheckpointFunction: it runs under
  * no_grad; the backward detaches the inputs, runs it with gradients and calls backward() on the outputs, nested.
- * Either way whatever the region was given is held until its backward is over.
+ * Either way whatever the region was given is held until its backward is over; what a reentrant one was given by keyword is in
+ * the function that it closes over (GradientCheckpointingLayer of transformers' modeling_layers.py: a partial), is not detached,
+ * and is held until the loss is let go of.
  */
 #include "ghost/checkpoint.h"
 #include "ghost/autocast.h"
@@ -97,12 +99,18 @@ static void reentrant_apply(struct ghost *g,
 
 static const struct backward reentrant_backward = { "CheckpointFunctionBackward", reentrant_apply };
 
-static uint32_t count_tensors(const struct value *values, uint32_t count)
+/* is_argument() - a tensor that CheckpointFunction.apply() gets as such, and not within its function */
+static bool is_argument(const struct call *call, uint32_t i)
+{
+    return call->in[i].kind == VALUE_TENSOR && !call->region->keyword[i];
+}
+
+static uint32_t count_arguments(const struct call *call)
 {
     uint32_t tensors = 0;
 
-    for (uint32_t i = 0; i < count; i++)
-        tensors += values[i].kind == VALUE_TENSOR;
+    for (uint32_t i = 0; i < call->region->in_count; i++)
+        tensors += is_argument(call, i);
     return tensors;
 }
 
@@ -160,7 +168,7 @@ static void reentrant_apply(struct ghost *g,
     struct value *outputs = pool_alloc(&g->pool, (region->out_count + 1) * sizeof *outputs);
 
     for (uint32_t i = 0, k = 0; i < region->in_count; i++) {
-        if (saved->in[i].kind != VALUE_TENSOR) {
+        if (!is_argument(saved, i)) {
             call.in[i] = value_ref(saved->in[i]);
             continue;
         }
@@ -175,12 +183,10 @@ static void reentrant_apply(struct ghost *g,
     rerun(g, n, &call, outputs);
     backward_of(g, outputs, region->out_count, grads);
     for (uint32_t i = 0, k = 0; i < region->in_count; i++) {
-        struct tensor *x = call.in[i].kind == VALUE_TENSOR ? call.in[i].as.tensor : NULL;
-
-        if (!x)
+        if (!is_argument(&call, i))
             continue;
-        if (node_needs(n, k))
-            ret[k] = tensor_ref(x->grad);
+        if (call.in[i].as.tensor && node_needs(n, k))
+            ret[k] = tensor_ref(call.in[i].as.tensor->grad);
         k++;
     }
     for (uint32_t i = 0; i < region->out_count; i++)
@@ -206,13 +212,13 @@ static void run_reentrant(struct run *run, struct call *call, struct value *ret)
 {
     struct ghost *g = &run->ghost;
     const struct region *region = call->region;
-    uint32_t count = count_tensors(call->in, region->in_count);
+    uint32_t count = count_arguments(call);
     size_t size = (count + 1) * sizeof(struct tensor *);
     struct tensor **tensors = pool_alloc(&g->pool, size);
     struct held *held = pool_alloc(&g->pool, sizeof *held);
 
     for (uint32_t i = 0, k = 0; i < region->in_count; i++)
-        if (call->in[i].kind == VALUE_TENSOR)
+        if (is_argument(call, i))
             tensors[k++] = call->in[i].as.tensor;
     struct node *n = node_new_outputs(g, &reentrant_backward, tensors, count, count, NUMBER_COUNT,
                                       region->out_count ? region->out_count : 1);
@@ -226,7 +232,7 @@ static void run_reentrant(struct run *run, struct call *call, struct value *ret)
         n->numbers[NUMBER_DTYPE] = g->autocast.dtype;
     }
     for (uint32_t i = 0, k = 0; i < region->in_count; i++) {
-        if (call->in[i].kind != VALUE_TENSOR)
+        if (!is_argument(call, i))
             continue;
         node_save(n, k++, call->in[i].as.tensor);
         tensor_drop(call->in[i].as.tensor); /* from here on only the node holds it */

@@ -64,6 +64,7 @@ struct region {
     uint32_t step_count, slot_count; /* slots of the frame around it */
     uint32_t in_count, out_count;
     const uint32_t *in;  /* [in_count] slots that it reads and that were bound before it */
+    const bool *keyword; /* [in_count]: given by keyword alone */
     const uint32_t *out; /* [out_count] slots that it binds */
 };
 

@@ -53,18 +53,33 @@ void slots_used(struct slot_use *use, const struct graph_step *steps, size_t cou
     }
 }
 
+/* by_keyword() - do all steps that take the slot take it so? */
+static bool by_keyword(const struct region *region, uint32_t slot)
+{
+    for (uint32_t i = 0; i < region->step_count; i++)
+        for (uint32_t k = 0; k < region->steps[i].in_count; k++)
+            if (region->steps[i].in[k] == slot &&
+                (region->steps[i].kind != STEP_CALL || k < region->steps[i].positional_count))
+                return false;
+    return true;
+}
+
 static void set_slots(struct arena *arena, struct region *region, const struct slot_use *use)
 {
     uint32_t *in = arena_array(arena, uint32_t, region->slot_count);
     uint32_t *out = arena_array(arena, uint32_t, region->slot_count);
+    bool *keyword = arena_array(arena, bool, region->slot_count);
 
     for (uint32_t slot = 0; slot < region->slot_count; slot++) {
-        if (use[slot].in)
+        if (use[slot].in) {
+            keyword[region->in_count] = by_keyword(region, slot);
             in[region->in_count++] = slot;
+        }
         if (use[slot].bound && !use[slot].dropped)
             out[region->out_count++] = slot;
     }
     region->in = in;
+    region->keyword = keyword;
     region->out = out;
 }
 

@@ -335,6 +335,55 @@ static void a_tie_names_what_an_operator_has(void **state)
     test_steps_finish(&f);
 }
 
+/* what a checkpoint's function closes over, as transformers' layers do with keyword arguments, lives as long as the loss does */
+static void a_reentrant_block_holds_its_keyword_arguments(void **state)
+{
+    static const char text[] =
+        "plimsoll: 1\n"
+        "model: keywords\n"
+        "inputs: {x: {dtype: float32, shape: [40, 8]}}\n"
+        "blocks:\n"
+        "  layer:\n"
+        "    in: [x, scale]\n"
+        "    nodes:\n"
+        "      - {as: x, op: linear, in: x, features: 16, name: fc}\n"
+        "      - {as: x, op: mul, in: [x, scale]}\n"
+        "    out: x\n"
+        "  model:\n"
+        "    in: [x]\n"
+        "    nodes:\n"
+        "      - {as: scale, op: cat, in: [x, x], dim: 1}\n"
+        "      - {as: x, op: linear, in: x, features: 16, name: first}\n"
+        "      - {as: x, call: layer, in: [x, scale], name: h, repeat: 2, checkpoint: true, positional: 1}\n"
+        "    out: x\n"
+        "main:\n"
+        "  in: [x]\n"
+        "  nodes:\n"
+        "    - {as: out, call: model, in: x}\n"
+        "    - {as: loss, op: sum, in: out}\n"
+        "  out: [loss, out]\n";
+    static const struct plm_strategy strategy = {
+        .optimizer = PLM_OPTIMIZER_SGD,
+        .checkpoint = PLM_CHECKPOINT_FULL,
+        .checkpoint_reentrant = true,
+    };
+
+    /* PyTorch 2.15 on an a100-80: checkpoint(partial(layer.forward, scale=scale), x, use_reentrant=True), two steps */
+    test_steps_expect(
+        text, &strategy,
+        "+512 +64 +1024 +64 +1024 +64 +1280 +2560 +2560 +1048576 -1048576 +2560 +1048576 "
+        "-1048576 +2560 -2560 +2560 +1048576 -1048576 +2560 -2560 +4 -2560 +4 +2560 +1048576 "
+        "-1048576 +2560 -2560 +2560 +2560 +8519680 -8519680 +1024 +8519680 -8519680 +64 -2560 "
+        "-2560 -2560 +2560 +1048576 -1048576 +2560 -2560 +2560 +2560 +8519680 -8519680 +1024 "
+        "+8519680 -8519680 +64 -2560 -2560 -2560 -2560 +512 +8519680 -8519680 +64 -4 -4 -64 -64 "
+        "-64 -512 -1024 -1024 -1280 -2560 -2560 +1280 +2560 +2560 +1048576 -1048576 +2560 "
+        "+1048576 -1048576 +2560 -2560 +2560 +1048576 -1048576 +2560 -2560 +4 -2560 +4 +2560 "
+        "+1048576 -1048576 +2560 -2560 +2560 +2560 +8519680 -8519680 +1024 +8519680 -8519680 "
+        "+64 -2560 -2560 -2560 +2560 +1048576 -1048576 +2560 -2560 +2560 +2560 +8519680 "
+        "-8519680 +1024 +8519680 -8519680 +64 -2560 -2560 -2560 -2560 +512 +8519680 -8519680 "
+        "+64 -4 -4 -64 -64 -64 -512 -1024 -1024 -1280 -2560 -2560");
+}
+
 static void one_name_has_one_size(void **state)
 {
     static const struct plm_strategy strategy = { 0 };
@@ -371,6 +420,7 @@ int main(void)
         cmocka_unit_test(options_that_mean_nothing_are_usage_errors),
         cmocka_unit_test(a_frozen_expression_must_compile),
         cmocka_unit_test(what_has_no_effect_is_warned_of),
+        cmocka_unit_test(a_reentrant_block_holds_its_keyword_arguments),
         cmocka_unit_test(one_name_has_one_size),
         cmocka_unit_test(a_tie_names_what_an_operator_has),
     };

@@ -47,15 +47,6 @@ extern "C" __global__ void plimsoll_scale(void *to, const void *from, bytes64 by
     }
 }
 
-// Writes every 16 bytes, so that each page is really there.
-extern "C" __global__ void plimsoll_touch(void *to, const void *, bytes64 bytes)
-{
-    const bytes64 step = (bytes64)gridDim.x * blockDim.x;
-
-    for (bytes64 i = (bytes64)blockIdx.x * blockDim.x + threadIdx.x; i < bytes / 16; i += step)
-        static_cast<float4 *>(to)[i] = make_float4(1.0f, 1.0f, 1.0f, 1.0f);
-}
-
 // ------------------------------------------------------------------ products: a block has 256 threads and makes 128 x 128 of c
 
 enum { TILE = 128, THREADS = 256, WARPS_M = 2, WARPS_N = 4 }; // a warp makes 64 x 32

@@ -103,6 +103,8 @@ static enum plm_status find_place(const char *path, struct place *place, struct 
     if (exists && access(path, W_OK) != 0) /* a rename would go around the file's own permissions */
         return cannot(path, errno, reterr);
     place->direct = exists && !S_ISREG(old.st_mode);
+    if (place->direct) /* it may have no path of its own, as a pipe behind /dev/stdout */
+        return PLM_OK;
     place->mode = permissions(exists ? &old : NULL);
     if (exists ? !realpath(path, place->target)
                : snprintf(place->target, PATH_MAX, "%s", path) >= PATH_MAX)

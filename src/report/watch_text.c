@@ -194,6 +194,14 @@ static void trouble(const struct plm_watch_result *result, struct layout *layout
     layout_style(layout, STYLE_PLAIN);
 }
 
+/* seen() - was the job ever looked at; of a command the first sample is from before it began */
+static bool seen(const struct watch_report *report)
+{
+    bool command = report->end == WATCH_EXITED || report->end == WATCH_KILLED;
+
+    return report->result->samples > report->result->failed + command;
+}
+
 void watch_text(const struct watch_report *report, struct layout *layout)
 {
     const struct plm_watch_result *result = report->result;
@@ -206,6 +214,9 @@ void watch_text(const struct watch_report *report, struct layout *layout)
             shown++;
         }
     if (shown == 0)
-        buf_text(layout->out, "It took no GPU memory.\n");
+        buf_text(layout->out, seen(report)
+                                  ? "It took no GPU memory.\n"
+                                  : "Not known: it ended before it was looked at; a shorter "
+                                    "--interval sees more.\n");
     trouble(result, layout);
 }

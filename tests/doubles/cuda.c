@@ -89,10 +89,9 @@ static const struct kernel {
     double passes; /* over these bytes */
 } kernels[] = {
     { "plimsoll_empty", RATE_LAUNCH, false, 0 },    { "plimsoll_copy", RATE_BANDWIDTH, false, 2 },
-    { "plimsoll_scale", RATE_BANDWIDTH, false, 2 }, { "plimsoll_touch", RATE_BANDWIDTH, false, 1 },
-    { "plimsoll_gemm_fp32", RATE_FP32, true, 0 },   { "plimsoll_gemm_tf32", RATE_TF32, true, 0 },
-    { "plimsoll_gemm_fp16", RATE_FP16, true, 0 },   { "plimsoll_gemm_bf16", RATE_BF16, true, 0 },
-    { "plimsoll_gemm_fp8", RATE_FP8, true, 0 },
+    { "plimsoll_scale", RATE_BANDWIDTH, false, 2 }, { "plimsoll_gemm_fp32", RATE_FP32, true, 0 },
+    { "plimsoll_gemm_tf32", RATE_TF32, true, 0 },   { "plimsoll_gemm_fp16", RATE_FP16, true, 0 },
+    { "plimsoll_gemm_bf16", RATE_BF16, true, 0 },   { "plimsoll_gemm_fp8", RATE_FP8, true, 0 },
 };
 
 int cuModuleLoadData(void **module, const void *image)

@@ -96,6 +96,21 @@ static void a_full_disk_is_no_success(void **state)
     assert_non_null(strstr(error.message, strerror(ENOSPC)));
 }
 
+static void a_pipe_is_written_to_directly(void **state)
+{
+    char path[32], text[8] = "";
+    int ends[2];
+
+    assert_int_equal(pipe(ends), 0);
+    snprintf(path, sizeof path, "/dev/fd/%d", ends[1]);
+    assert_int_equal(save_try(path, 10000, NULL), PLM_OK);
+    assert_int_equal(save_file(path, "text", 4, NULL), PLM_OK);
+    assert_int_equal(read(ends[0], text, sizeof text), 4);
+    assert_string_equal(text, "text");
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void what_cannot_be_created_is_a_mistake_of_usage(void **state)
 {
     struct plm_error error;
@@ -144,6 +159,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_file_is_tried_and_nothing_is_left, make_folder,
                                         remove_folder),
         cmocka_unit_test(a_full_disk_is_no_success),
+        cmocka_unit_test(a_pipe_is_written_to_directly),
         cmocka_unit_test_setup_teardown(what_cannot_be_created_is_a_mistake_of_usage, make_folder,
                                         remove_folder),
     };

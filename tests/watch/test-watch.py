@@ -81,6 +81,9 @@ check(got['samples'] == len(points) and got['failed_samples'] == 0, 'every sampl
 says(run, "plan               7.00 GiB  1.00 GiB more than it took (16.7 %)")
 says(run, 'sleep 0.6: watched for 0.')
 
+run = watch(A100 + 'process child 1GiB\n', '--interval', '60', '--', 'sleep', '0.2')
+says(run, 'Not known: it ended before it was looked at; a shorter --interval sees more.')
+check('no GPU memory' not in run.stderr, 'and nothing is made up')
 run, got = seen(A100 + 'process child 1GiB\nprocess grandchild 2GiB\n', '--', 'sh', '-c', 'sleep 0.3; true')
 check(got['gpus'][0]['peak_bytes'] == 3 * GIB, 'a child of the command is counted too')
 run, got = seen(A100 + 'process 1 2GiB\n', '--', 'sleep', '0.1')

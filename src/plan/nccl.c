@@ -44,7 +44,7 @@ struct nccl_bytes nccl_bytes(const struct plm_strategy *strategy)
     add_communicator(&sum, p->tp);
     add_communicator(&sum, p->cp);
     add_communicator(&sum, p->ep);
-    add_communicator(&sum, p->ep > 1 ? p->fsdp / p->ep : 0);
+    add_communicator(&sum, mesh_expert_shards(p));
     add_communicator(&sum, p->pp);
     return sum;
 }

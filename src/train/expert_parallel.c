@@ -8,6 +8,14 @@
 
 enum plm_status expert_parallel_check(struct run *run, struct plm_error *reterr)
 {
+    const struct plm_strategy *s = run->strategy;
+
+    if (s->parallel.ep == s->parallel.tp &&
+        (s->eval || (s->checkpoint != PLM_CHECKPOINT_NONE && s->checkpoint_reentrant)))
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "ep: where no gradient is wanted and --ep and --tp have the same ranks, "
+                        "transformers sums outputs in place of sending rows (AllReduceEP), which "
+                        "is not modelled");
     for (size_t i = 0; i < run->param_count; i++)
         if (run->params[i].experts)
             return PLM_OK;

@@ -192,10 +192,11 @@ static int by_rank(const void *a, const void *b)
 /* share_experts() - the group of experts is sharded between the ranks that have the same, and always after the forward */
 static void share_experts(struct fsdp_state *state)
 {
-    int64_t ep = state->fsdp->run->strategy->parallel.ep;
+    const struct plm_parallel *p = &state->fsdp->run->strategy->parallel;
+    int64_t tensor = mesh_place(p, p->rank).tensor;
 
-    state->shards = state->fsdp->shards / ep;
-    state->rank = state->fsdp->rank / ep;
+    state->shards = mesh_expert_shards(p);
+    state->rank = (state->fsdp->rank * mesh_sizes(p).tensor + tensor) / p->ep;
     state->reshards = true;
     state->experts = true;
 }

@@ -278,8 +278,8 @@ void fsdp_reduce(struct fsdp_state *state, struct tensor **grads)
     g->category = CATEGORY_GRADIENT;
     TENSOR_AUTO *output = tensor_new_sizes(g, dtype, numel);
 
-    if (state->experts &&
-        state->shards == 1) { /* no collective that divides: set_gradient_divide_factor() */
+    if (state->experts && state->shards == 1 && fsdp->shards * fsdp->replicas > 1) {
+        /* no collective that divides: set_gradient_divide_factor() */
         TENSOR_AUTO *divided = tensor_new_sizes(g, dtype, numel);
     }
     if (fsdp->replicas > 1) {

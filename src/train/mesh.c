@@ -186,26 +186,30 @@ static enum plm_status check_others(const char *option,
     return PLM_OK;
 }
 
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    return b == 0 ? a : common_divisor(b, a % b);
+}
+
 /*
  * join_experts() - what expert parallelism is joined with
  *
- * As transformers has it (DistributedConfig): its ranks are those of fully_shard, of which as many as there are copies of an expert
- * shard it between them.
+ * As transformers (DistributedConfig) and torchtitan (ParallelDims) have it: its ranks are those of fully_shard in one replica, with
+ * those that share a batch or a sequence; as many as have the same experts shard them between each other.
  */
 static enum plm_status join_experts(struct plm_parallel *p, struct plm_error *reterr)
 {
-    static const char reason[] = "transformers shards a model with expert parallelism by --fsdp";
+    static const char reason[] =
+        "transformers and torchtitan shard a model with expert parallelism "
+        "by fully_shard: take --fsdp or --hsdp";
     const struct other others[] = {
         { "ddp", p->ddp > 0, reason },
         { "data-parallel", p->data_parallel > 0, reason },
         { "fsdp1", p->fsdp1 > 0, reason },
-        { "hsdp", p->hsdp_shard > 0, "copies of experts in several replicas are not modelled" },
         { "zero-redundancy", p->zero_optimizer > 0, reason },
         { "zero", p->zero > 0, reason },
         { "megatron", p->megatron > 0, "Megatron's token dispatcher is not modelled" },
-        { "tp", p->tp > 1, "ranks that share a batch are not modelled" },
         { "pp", p->pp > 1, "transformers' own pipeline is not modelled" },
-        { "cp", p->cp > 1, "transformers does not" },
         { "reshard-after-forward N", p->reshard == PLM_RESHARD_TO,
           "transformers shards experts over all of their copies" },
     };
@@ -216,12 +220,23 @@ static enum plm_status join_experts(struct plm_parallel *p, struct plm_error *re
 
     if (status)
         return status;
-    if (p->fsdp == 0)
-        p->fsdp = p->ep;
-    if (p->fsdp % p->ep != 0)
+    int64_t model = at_least_1(p->cp) * at_least_1(p->tp);
+
+    if (p->ep % at_least_1(p->tp) != 0)
         return plm_fail(reterr, PLM_E_USAGE,
-                        "ep: %lld must divide the %lld ranks of --fsdp, of which they are some",
-                        (long long)p->ep, (long long)p->fsdp);
+                        "ep: %lld must be a multiple of --tp %lld, whose ranks share a batch and "
+                        "have different experts",
+                        (long long)p->ep, (long long)p->tp);
+    if (p->fsdp == 0 && p->hsdp_shard == 0)
+        p->fsdp = p->ep / common_divisor(p->ep, model);
+    int64_t shards = p->hsdp_shard > 0 ? p->hsdp_shard : p->fsdp;
+
+    if (shards * model % p->ep != 0)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "ep: %lld must divide the %lld ranks of %s%s, of which they are some",
+                        (long long)p->ep, (long long)(shards * model),
+                        p->hsdp_shard > 0 ? "a replica of --hsdp" : "--fsdp",
+                        model > 1 ? ", --cp and --tp" : "");
     if (p->moe_imbalance > 0 && (p->moe_imbalance < 1 || p->moe_imbalance > (double)p->ep))
         return plm_fail(reterr, PLM_E_USAGE,
                         "moe-imbalance: from 1, when all ranks get as many rows, to %lld, when "
@@ -305,6 +320,15 @@ int64_t mesh_rank(const struct plm_parallel *parallel, struct mesh_place place)
 int64_t mesh_reduced(const struct plm_parallel *parallel, int64_t data)
 {
     return data > 0 ? data * at_least_1(parallel->cp) : 0;
+}
+
+int64_t mesh_expert_shards(const struct plm_parallel *parallel)
+{
+    int64_t shards = parallel->hsdp_shard > 0 ? parallel->hsdp_shard : parallel->fsdp;
+
+    return parallel->ep > 1
+               ? mesh_reduced(parallel, shards) * at_least_1(parallel->tp) / parallel->ep
+               : 0;
 }
 
 int64_t mesh_count(const struct plm_parallel *parallel)

@@ -44,6 +44,39 @@ static void gradients_of_received_rows_go_back(void **state)
     test_ghost_finish(&t);
 }
 
+/* of 11 rows three ranks have 4, 4 and 3; what comes back is as if there were 12 */
+static void rows_of_ranks_are_padded_to_the_most(void **state)
+{
+    enum { WIDTH = 16, ALL = 11, PART = 4, RANKS = 3 };
+    struct test_ghost t;
+
+    test_ghost_start(&t);
+    TENSOR_AUTO *x = test_leaf(&t.ghost, DTYPE_FLOAT32, ALL, WIDTH);
+    struct tensor *part = NULL, *all = NULL;
+
+    op_call(&t.ghost,
+            &(struct op_args){ OP_SHARD_ROWS, 1, .out_count = 1, .in = &x, .ranks = RANKS }, &part);
+    assert_int_equal(part->sizes[0], PART);
+    op_call(&t.ghost,
+            &(struct op_args){
+                OP_GATHER_ROWS, 1, .out_count = 1, .in = &part,
+                .attrs = &(struct attr){ .key = KEY_ROWS, .type = ATTR_INT, .value.i = ALL },
+                .attr_count = 1, .ranks = RANKS },
+            &all);
+    assert_int_equal(all->sizes[0], ALL);
+    assert_int_equal(made(&t.ghost, CATEGORY_COMMUNICATION, 4 * PART * RANKS * WIDTH), 1);
+    TENSOR_AUTO *loss = test_op(&t.ghost, OP_SUM, test_in(all));
+
+    autograd_backward(&t.ghost, loss, NULL);
+    assert_int_equal(x->grad->sizes[0], ALL);
+    assert_int_equal(made(&t.ghost, CATEGORY_GRADIENT, 4 * PART * RANKS * WIDTH), 1);
+    tensor_drop(tensor_take(&loss));
+    tensor_drop(all);
+    tensor_drop(part);
+    tensor_drop(tensor_take(&x));
+    test_ghost_finish(&t);
+}
+
 static void what_is_put_by_index_gets_its_rows_of_the_gradient(void **state)
 {
     enum { WIDTH = 16, ROWS = 10 };
@@ -120,15 +153,28 @@ static const struct param *find(struct fixture *f, const char *name)
 static void a_rank_keeps_its_share_of_the_experts(void **state)
 {
     static const struct {
-        int64_t ep, fsdp, rows;
-    } rows[] = { { 4, 4, 2 }, { 8, 8, 1 }, { 2, 8, 1 }, { 2, 4, 2 }, { 2, 0, 4 } };
+        struct plm_parallel parallel;
+        int64_t rows;
+    } rows[] = {
+        { { .ep = 4, .fsdp = 4 }, 2 },
+        { { .ep = 8, .fsdp = 8 }, 1 },
+        { { .ep = 2, .fsdp = 8 }, 1 },
+        { { .ep = 2, .fsdp = 4 }, 2 },
+        { { .ep = 2 }, 4 },
+        { { .ep = 4, .hsdp_replicate = 2, .hsdp_shard = 4 }, 2 },
+        { { .ep = 2, .hsdp_replicate = 2, .hsdp_shard = 4 }, 2 },
+        { { .ep = 4, .fsdp = 2, .cp = 2 }, 2 },
+        { { .ep = 4, .fsdp = 4, .tp = 2 }, 1 },
+        { { .ep = 2, .tp = 2 }, 4 },
+        { { .ep = 2, .fsdp = 4, .load = PLM_LOAD_META }, 2 },
+    };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct plm_strategy strategy = {
-            .seq = 64,
+            .seq = 128,
             .settings = small,
             .setting_count = SMALL_COUNT,
-            .parallel = { .ep = rows[i].ep, .fsdp = rows[i].fsdp },
+            .parallel = rows[i].parallel,
         };
         struct fixture f;
 
@@ -176,6 +222,36 @@ static void the_most_loaded_rank_gets_its_multiple_of_the_mean(void **state)
     }
 }
 
+/* ranks of --tp have the same 64 tokens, with two experts each, and send a part of the rows */
+static void ranks_that_share_a_batch_share_out_its_rows(void **state)
+{
+    const struct plm_strategy strategy = {
+        .seq = 64,
+        .settings = small,
+        .setting_count = SMALL_COUNT,
+        .parallel = { .ep = 4, .tp = 2, .fsdp = 2 },
+    };
+    struct fixture f;
+
+    if (run(&f, "mixtral", strategy))
+        fail_msg("%s", f.error.message);
+    assert_true(has_rows(&f, 64));
+    assert_false(has_rows(&f, 128));
+    finish(&f);
+}
+
+static void an_evaluation_of_ranks_that_share_a_batch_is_refused(void **state)
+{
+    struct fixture f;
+
+    assert_int_equal(
+        run(&f, "mixtral",
+            (struct plm_strategy){ .seq = 64, .eval = true, .parallel = { .ep = 2, .tp = 2 } }),
+        PLM_E_USAGE);
+    assert_non_null(strstr(f.error.message, "AllReduceEP"));
+    finish(&f);
+}
+
 static void what_makes_no_sense_is_refused(void **state)
 {
     static const struct {
@@ -186,9 +262,13 @@ static void what_makes_no_sense_is_refused(void **state)
         { "gpt2", { .ep = 2 }, "marks no parameter with 'expert_parallel'" },
         { "mixtral", { .ep = 4, .fsdp = 6 }, "ep: 4 must divide the 6 ranks" },
         { "mixtral", { .ep = 2, .ddp = 2 }, "--ep and --ddp are not combined" },
-        { "mixtral", { .ep = 2, .tp = 2 }, "--ep and --tp are not combined" },
+        { "mixtral", { .ep = 2, .tp = 4 }, "ep: 2 must be a multiple of --tp 4" },
+        { "mixtral", { .ep = 8, .tp = 2, .fsdp = 2 }, "ep: 8 must divide the 4 ranks" },
+        { "mixtral",
+          { .ep = 4, .hsdp_replicate = 4, .hsdp_shard = 2 },
+          "the 2 ranks of a replica of --hsdp" },
+        { "mixtral", { .ep = 4, .cp = 2, .fsdp = 3 }, "ep: 4 must divide the 6 ranks" },
         { "mixtral", { .ep = 2, .pp = 2 }, "--ep and --pp are not combined" },
-        { "mixtral", { .ep = 2, .cp = 2 }, "--ep and --cp are not combined" },
         { "mixtral", { .ep = 2, .moe_imbalance = 2.5 }, "moe-imbalance: from 1" },
         { "mixtral", { .ep = 2, .moe_imbalance = 0.5 }, "moe-imbalance: from 1" },
         { "mixtral", { .moe_imbalance = 1.5 }, "moe-imbalance: needs --ep N" },
@@ -221,9 +301,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_of_received_rows_go_back),
+        cmocka_unit_test(rows_of_ranks_are_padded_to_the_most),
         cmocka_unit_test(what_is_put_by_index_gets_its_rows_of_the_gradient),
         cmocka_unit_test(a_rank_keeps_its_share_of_the_experts),
         cmocka_unit_test(the_most_loaded_rank_gets_its_multiple_of_the_mean),
+        cmocka_unit_test(ranks_that_share_a_batch_share_out_its_rows),
+        cmocka_unit_test(an_evaluation_of_ranks_that_share_a_batch_is_refused),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(clipping_over_two_meshes_is_refused),
     };

@@ -304,6 +304,11 @@ struct plm_result {
         int library, table; /* versions of cuDNN that answered, 92600 for 9.26.0; 0: none did */
         uint64_t asked, looked_up,
             unknown; /* calls: known by the library, by the table, by neither */
+        uint64_t
+            blas; /* of those known, calls that cuDNN hands to cuBLASLt, which is taken to need no workspace */
+        plm_bytes blas_most; /* that it might take in one of them */
+        uint64_t
+            left_out; /* calls answered without cuBLASLt, where nothing stood in for it: a GPU may take another plan */
     } cudnn;
     const struct plm_device *device; /* NULL: none */
 };
@@ -323,10 +328,14 @@ PLM_API void plm_context_add_devices(struct plm_context *context, const char *fo
  * plm_context_add_cudnn() - a libcudnn.so.9 that may be asked; it is loaded into a process of its own, which is forked when
  * the first estimate needs it. The one of the framework's version is asked, or the last with @chosen.
  * plm_context_add_cudnn_tables() - a folder with tables of workspaces, for calls that no library of that version answers
+ * plm_context_set_cudnn_stand_ins() - the folder with cublaslt-stand-in-12.so and -13.so, which the program installs in libexec/plimsoll.
+ * cuDNN hands some convolutions to cuBLASLt, which cannot run without a GPU; in the asking process they answer in its place, that it
+ * needs no workspace. Answers that rest on that are counted in a result. Without them these plans of cuDNN are left out.
  * plm_context_set_cudnn_cache() - a folder for answers, so that a library is asked once; it is made when needed
  */
 PLM_API void plm_context_add_cudnn(struct plm_context *context, const char *library, bool chosen);
 PLM_API void plm_context_add_cudnn_tables(struct plm_context *context, const char *folder);
+PLM_API void plm_context_set_cudnn_stand_ins(struct plm_context *context, const char *folder);
 PLM_API void plm_context_set_cudnn_cache(struct plm_context *context, const char *folder);
 
 /* plm_model_load() - a zoo name, a YAML file, or a Hugging Face config.json of an architecture in the zoo */

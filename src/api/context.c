@@ -60,6 +60,11 @@ void plm_context_add_cudnn_tables(struct plm_context *context, const char *folde
     cudnn_add_tables(context->cudnn, folder);
 }
 
+void plm_context_set_cudnn_stand_ins(struct plm_context *context, const char *folder)
+{
+    cudnn_set_stand_ins(context->cudnn, folder);
+}
+
 void plm_context_set_cudnn_cache(struct plm_context *context, const char *folder)
 {
     cudnn_set_cache(context->cudnn, folder);

@@ -1,4 +1,4 @@
-/* cli/folders.c - where models and device profiles are looked for; the variables that name them are read here */
+/* cli/folders.c - where the program's files are looked for; the variables that name them are read here */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +26,8 @@ static const char *join(struct arena *arena, const char *folder, const char *nam
     return buf_string(&path);
 }
 
-/* own_share() - ../share/plimsoll from the program's own folder; NULL when that cannot be found */
-static const char *own_share(struct arena *arena)
+/* beside_program() - @name from the program's own folder; NULL when that cannot be found */
+static const char *beside_program(struct arena *arena, const char *name)
 {
     char path[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -40,7 +40,7 @@ static const char *own_share(struct arena *arena)
     if (!slash)
         return NULL;
     *slash = '\0';
-    return join(arena, path, "../share/plimsoll");
+    return join(arena, path, name);
 }
 
 static void add_listed(struct plm_context *context,
@@ -64,7 +64,7 @@ static void add_kind(struct plm_context *context,
                      const char *source,
                      add_folder *add)
 {
-    const char *share = own_share(arena);
+    const char *share = beside_program(arena, "../share/plimsoll");
     const char *own = share ? join(arena, share, kind) : NULL;
     const char *compiled = join(arena, PLM_DATADIR, kind);
 
@@ -87,6 +87,15 @@ void folders_add(struct plm_context *context, struct arena *arena)
         plm_context_add_devices(context, folders_profiles(arena));
     add_kind(context, arena, "cudnn", "PLIMSOLL_CUDNN_TABLES", PLM_SOURCE_CUDNN,
              plm_context_add_cudnn_tables);
+}
+
+const char *folders_stand_ins(struct arena *arena)
+{
+    const char *own = beside_program(arena, "../libexec/plimsoll");
+
+    if (own && is_folder(own))
+        return own;
+    return is_folder(PLM_BUILT_STAND_INS) ? PLM_BUILT_STAND_INS : PLM_LIBEXECDIR;
 }
 
 const char *folders_profiles(struct arena *arena)

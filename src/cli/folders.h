@@ -1,4 +1,4 @@
-/* cli/folders.h - where models and device profiles are looked for */
+/* cli/folders.h - where the program's own files are looked for */
 #ifndef PLM_CLI_FOLDERS_H
 #define PLM_CLI_FOLDERS_H
 
@@ -14,6 +14,9 @@
  * The names are kept in @arena, which must outlive @context.
  */
 void folders_add(struct plm_context *context, struct arena *arena);
+
+/* folders_stand_ins() - what stands in for cuBLASLt: libexec/plimsoll beside the program's own folder, the build's, the compiled-in one */
+const char *folders_stand_ins(struct arena *arena);
 
 /* folders_profiles() - where calibrated profiles are kept: plimsoll/devices in XDG_CONFIG_HOME, or in ~/.config; NULL: neither is known */
 const char *folders_profiles(struct arena *arena);

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "cli/folders.h"
 #include "cli/libraries.h"
 
 static const char library_name[] = "libcudnn.so.9";
@@ -127,6 +128,7 @@ enum plm_status libraries_add(struct plm_context *context,
     if (setting && strcmp(setting, "off") == 0)
         return PLM_OK;
     set_cache(&s);
+    plm_context_set_cudnn_stand_ins(context, folders_stand_ins(arena));
     if (!automatic) {
         if (access(setting, F_OK) != 0)
             return plm_fail(reterr, PLM_E_USAGE,

@@ -56,7 +56,7 @@ struct cudnn {
     struct library *libraries;
     const char **tables; /* folders */
     size_t library_count, library_capacity, table_count, table_capacity;
-    const char *cache; /* folder */
+    const char *cache, *stand_ins; /* folders */
     bool recording;
     double patience;
     struct cudnn_planner *planners;
@@ -107,6 +107,11 @@ void cudnn_set_cache(struct cudnn *cudnn, const char *folder)
     cudnn->cache = folder ? arena_copy(&cudnn->arena, folder, strlen(folder)) : NULL;
 }
 
+void cudnn_set_stand_ins(struct cudnn *cudnn, const char *folder)
+{
+    cudnn->stand_ins = arena_copy(&cudnn->arena, folder, strlen(folder));
+}
+
 void cudnn_record(struct cudnn *cudnn)
 {
     cudnn->recording = true;
@@ -136,15 +141,16 @@ static void refuse(struct cudnn_planner *p,
 static bool start(struct cudnn *cudnn, struct library *library)
 {
     if (!library->refused && library->process.pid == 0)
-        library->refused = !cudnn_process_start(&library->process, library->path, cudnn->patience);
+        library->refused = !cudnn_process_start(&library->process, library->path, cudnn->stand_ins,
+                                                cudnn->patience);
     return !library->refused;
 }
 
 static bool start_attention(struct cudnn *cudnn, struct library *library)
 {
     if (!library->attention_refused && library->attention.pid == 0)
-        library->attention_refused =
-            !cudnn_process_start(&library->attention, library->path, cudnn->patience);
+        library->attention_refused = !cudnn_process_start(&library->attention, library->path,
+                                                          cudnn->stand_ins, cudnn->patience);
     return !library->attention_refused;
 }
 
@@ -270,6 +276,8 @@ static bool take(const struct cudnn_answer *answer, struct cudnn_workspaces *ret
         return false;
     ret->count = answer->count;
     memcpy(ret->bytes, answer->bytes, answer->count * sizeof *ret->bytes);
+    ret->blas = answer->blas;
+    ret->blas_most = answer->blas_most;
     return true;
 }
 
@@ -292,7 +300,8 @@ static bool ask_library(struct cudnn_planner *p,
     }
     switch (cudnn_process_ask(process, &p->gpu, call, &w)) {
     case CUDNN_REPLY_PLANS:
-        cudnn_cache_keep(&p->cache, call, &w);
+        if (w.blas != CUDNN_BLAS_LEFT_OUT) /* the next run may have what was missing */
+            cudnn_cache_keep(&p->cache, call, &w);
         break;
     case CUDNN_REPLY_REFUSED:
         break;
@@ -350,7 +359,8 @@ enum cudnn_source cudnn_ask(struct cudnn_planner *planner,
         source = CUDNN_TABLE;
     else if (planner->library && !is_first(planner) && ask_library(planner, call, ret_workspaces))
         source = CUDNN_LIBRARY;
-    if (source == CUDNN_LIBRARY && planner->owner->recording)
+    if (source == CUDNN_LIBRARY && planner->owner->recording &&
+        ret_workspaces->blas != CUDNN_BLAS_LEFT_OUT)
         cudnn_answers_add(&planner->asked, call, ret_workspaces);
     pthread_mutex_unlock(&planner->owner->lock);
     return source;

@@ -33,6 +33,9 @@ void cudnn_add_tables(struct cudnn *cudnn, const char *folder);
 /* cudnn_set_cache() - the folder where answers are kept between runs; it is made when needed. NULL: none */
 void cudnn_set_cache(struct cudnn *cudnn, const char *folder);
 
+/* cudnn_set_stand_ins() - the folder with what stands in for cuBLASLt; without one cuDNN's engines that want it are left out */
+void cudnn_set_stand_ins(struct cudnn *cudnn, const char *folder);
+
 /* cudnn_set_patience() - how many seconds a library may take for an answer before it is given up; default 20 */
 void cudnn_set_patience(struct cudnn *cudnn, double seconds);
 

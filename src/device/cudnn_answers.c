@@ -68,7 +68,8 @@ void cudnn_answers_add(struct cudnn_answers *answers,
     plm_bytes *bytes = arena_array(answers->arena, plm_bytes, workspaces->count);
 
     memcpy(bytes, workspaces->bytes, workspaces->count * sizeof *bytes);
-    *slot = (struct cudnn_answer){ *call, bytes, workspaces->count };
+    *slot = (struct cudnn_answer){ *call, bytes, workspaces->count, workspaces->blas,
+                                   workspaces->blas_most };
     answers->count++;
 }
 

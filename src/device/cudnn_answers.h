@@ -15,6 +15,8 @@ struct cudnn_answer {
     struct cudnn_call call;
     const plm_bytes *bytes; /* [count] */
     size_t count;           /* 0: it was asked, and there is no answer */
+    enum cudnn_blas_part blas;
+    plm_bytes blas_most;
 };
 
 /* struct cudnn_answers - zero-initialise all but @arena */

@@ -15,7 +15,7 @@
 enum { CACHE_BYTES_MAX = 64 * 1024 * 1024, VERSIONS_BYTES_MAX = 1024 * 1024 };
 
 /* What the plans' order means is ours: a change in cudnn_plan.c that changes answers counts this up. */
-static const char first_line[] = "plimsoll: workspaces of cuDNN, format 2\n";
+static const char first_line[] = "plimsoll: workspaces of cuDNN, format 4\n";
 
 static void forget(struct cudnn_cache *cache)
 {

@@ -16,6 +16,7 @@ static const char *const op_names[CUDNN_OPS] = {
 };
 static const char *const type_names[CUDNN_TYPES] = { "f32", "f64", "f16", "bf16" };
 static const char *const layout_names[2] = { "nchw", "nhwc" };
+static const char word_blas[] = "blas", word_without[] = "without-blas";
 static const char *const mask_names[CUDNN_MASKS] = { "open", "causal", "masked" };
 
 enum { QUERY_DIMS = 4, KEY_DIMS = 3 };
@@ -72,6 +73,17 @@ size_t cudnn_workspaces_write(const struct cudnn_workspaces *workspaces, char te
     text[0] = '\0';
     for (size_t i = 0; i < workspaces->count; i++)
         at += (size_t)snprintf(text + at, CUDNN_LINE_MAX - at, " %" PRIu64, workspaces->bytes[i]);
+    switch (workspaces->blas) {
+    case CUDNN_BLAS_NONE:
+        break;
+    case CUDNN_BLAS_ASSUMED:
+        at += (size_t)snprintf(text + at, CUDNN_LINE_MAX - at, " %s %" PRIu64, word_blas,
+                               workspaces->blas_most);
+        break;
+    case CUDNN_BLAS_LEFT_OUT:
+        at += (size_t)snprintf(text + at, CUDNN_LINE_MAX - at, " %s", word_without);
+        break;
+    }
     return at;
 }
 
@@ -198,11 +210,30 @@ static bool is_hopeless(const struct cudnn_workspaces *w, plm_bytes bytes)
     return false;
 }
 
+/* take_blas() - what is after the numbers; false when there is something else */
+static bool take_blas(const char *text, struct cudnn_workspaces *w)
+{
+    int64_t most;
+
+    if (*text == '\0')
+        return true;
+    text++;
+    if (strcmp(text, word_without) == 0) {
+        w->blas = CUDNN_BLAS_LEFT_OUT;
+        return true;
+    }
+    if (!take_word(&text, word_blas) || !take_number(&text, &most) || *text != '\0')
+        return false;
+    w->blas = CUDNN_BLAS_ASSUMED;
+    w->blas_most = (plm_bytes)most;
+    return true;
+}
+
 bool cudnn_workspaces_read(const char *text, struct cudnn_workspaces *ret_workspaces)
 {
     struct cudnn_workspaces w = { 0 };
 
-    while (*text == ' ' && w.count < CUDNN_PLANS_MOST) {
+    while (*text == ' ' && text[1] >= '0' && text[1] <= '9' && w.count < CUDNN_PLANS_MOST) {
         int64_t bytes;
 
         text++;
@@ -210,7 +241,7 @@ bool cudnn_workspaces_read(const char *text, struct cudnn_workspaces *ret_worksp
             return false;
         w.bytes[w.count++] = (plm_bytes)bytes;
     }
-    if (w.count == 0 || *text != '\0')
+    if (w.count == 0 || (*text != ' ' && *text != '\0') || !take_blas(text, &w))
         return false;
     *ret_workspaces = w;
     return true;

@@ -14,6 +14,10 @@
  * where those before them had not are there: each takes less than all before it of its kind. The allocator has three kinds of
  * requests, each with segments of its own: up to 1 MiB, below 10 MiB, and larger ones. (A request of 4 MiB wants a segment of 20 MiB, one of
  * 12 MiB a segment of 12 MiB.)
+ *
+ * Where the first plan hands the work to cuBLASLt, and the stand-in answered for that, "blas" and the bytes that it may take more
+ * follow (device/cublaslt_stand_in.c). Where nothing answered
+ * for cuBLASLt, so that engines that want it are not among the plans, "without-blas" follows.
  */
 #ifndef PLM_DEVICE_CUDNN_CALL_H
 #define PLM_DEVICE_CUDNN_CALL_H
@@ -56,10 +60,19 @@ struct cudnn_call {
     int64_t padding[CUDNN_SPATIAL_MOST], stride[CUDNN_SPATIAL_MOST], dilation[CUDNN_SPATIAL_MOST];
 };
 
+/* enum cudnn_blas_part - what cuBLASLt has to do with the first plan */
+enum cudnn_blas_part {
+    CUDNN_BLAS_NONE,     /* nothing, or the real one answered */
+    CUDNN_BLAS_ASSUMED,  /* the stand-in answered */
+    CUDNN_BLAS_LEFT_OUT, /* nothing answered for it: on a GPU another plan may be the first */
+};
+
 /* struct cudnn_workspaces - of the plans in the order tried; none: no plan computes the call */
 struct cudnn_workspaces {
     plm_bytes bytes[CUDNN_PLANS_MOST]; /* [count]; only the last may be 0 */
     size_t count;
+    enum cudnn_blas_part blas;
+    plm_bytes blas_most; /* what cuBLASLt might take on top, when assumed */
 };
 
 /* cudnn_call_is_attention() - else it is a convolution */
@@ -71,7 +84,7 @@ size_t cudnn_call_write(const struct cudnn_call *call, char text[CUDNN_LINE_MAX]
 /* cudnn_call_read() - is @text, up to a zero, a call? */
 bool cudnn_call_read(const char *text, struct cudnn_call *ret_call);
 
-/* cudnn_workspaces_write() - the numbers with a blank before each; returns the length */
+/* cudnn_workspaces_write() - what is after the "=", with a blank before each word; returns the length */
 size_t cudnn_workspaces_write(const struct cudnn_workspaces *workspaces, char text[CUDNN_LINE_MAX]);
 
 /* cudnn_workspaces_read() - the same read back; false when they are none, or one would not be there */

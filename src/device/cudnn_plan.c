@@ -330,15 +330,22 @@ static bool config_workspace(const struct backend *b, backend_desc config, plm_b
     return true;
 }
 
+/* is_enough() - a plan that needs nothing ends the chain, and so do @wanted plans */
+static bool is_enough(const struct cudnn_workspaces *w, size_t wanted)
+{
+    return w->count == wanted || (w->count > 0 && w->bytes[w->count - 1] == 0);
+}
+
 /*
- * add_plans() - of the engine configurations that a heuristic lists, up to the first that needs no workspace
+ * add_plans() - of the engine configurations that a heuristic lists, up to the first that needs no workspace, or @wanted
  *
- * Of heuristic A only the first: the front end of attention keeps that, whatever it computes with.
+ * Of heuristic A only the first is wanted: the front end of attention keeps that, whatever it computes with.
  */
 static void add_plans(struct maker *m,
                       backend_desc device,
                       backend_desc graph,
                       enum backend_heur_mode mode,
+                      size_t wanted,
                       struct cudnn_workspaces *workspaces)
 {
     const struct backend *b = m->backend;
@@ -361,36 +368,69 @@ static void add_plans(struct maker *m,
         made++;
     m->status =
         b->get(heuristic, ATTR_ENGINEHEUR_RESULTS, TYPE_BACKEND_DESCRIPTOR, made, &count, configs);
-    for (int64_t i = 0; m->status == 0 && i < count && i < made; i++) {
+    for (int64_t i = 0; m->status == 0 && i < count && i < made && !is_enough(workspaces, wanted);
+         i++) {
         plm_bytes bytes;
 
-        if (mode == HEUR_A
-                ? !config_workspace(b, configs[i], &bytes)
-                : is_left_out(b, configs[i]) || !plan_workspace(b, device, configs[i], &bytes))
-            continue;
-        cudnn_workspaces_add(workspaces, bytes);
-        if (bytes == 0 || mode == HEUR_A)
-            break;
+        bool has = mode == HEUR_A ? config_workspace(b, configs[i], &bytes)
+                                  : !is_left_out(b, configs[i]) &&
+                                        plan_workspace(b, device, configs[i], &bytes);
+
+        if (has)
+            cudnn_workspaces_add(workspaces, bytes);
     }
     while (made > 0)
         b->destroy(configs[--made]);
 }
 
-static bool is_complete(const struct cudnn_workspaces *w)
+/* add_all() - of both lists */
+static void add_all(struct maker *m,
+                    backend_desc device,
+                    backend_desc graph,
+                    size_t wanted,
+                    struct cudnn_workspaces *workspaces)
 {
-    return w->count > 0 && w->bytes[w->count - 1] == 0;
+    add_plans(m, device, graph, HEUR_INSTANT, wanted, workspaces);
+    if (!is_enough(workspaces, wanted))
+        add_plans(m, device, graph, HEUR_FALLBACK, wanted, workspaces);
+}
+
+/*
+ * judge_blas() - what the first plan owes to cuBLASLt
+ *
+ * No attribute of a plan tells. So cuDNN is asked for it again, with a cuBLASLt that takes a byte more than it may: a plan that then takes
+ * more is one of those, and it cannot take that much more.
+ */
+static void judge_blas(struct maker *m,
+                       const struct cudnn_blas *blas,
+                       backend_desc device,
+                       const struct cudnn_call *call,
+                       struct cudnn_workspaces *w)
+{
+    struct cudnn_workspaces most = { 0 };
+
+    if (blas->count == 0 && !blas->real)
+        w->blas = CUDNN_BLAS_LEFT_OUT;
+    if (w->count == 0 || !cudnn_blas_was_asked(blas))
+        return;
+    cudnn_blas_take_most(blas, true);
+    add_all(m, device, make_graph(m, call), 1, &most);
+    cudnn_blas_take_most(blas, false);
+    if (most.count > 0 && most.bytes[0] > w->bytes[0]) {
+        w->blas = CUDNN_BLAS_ASSUMED;
+        w->blas_most = most.bytes[0] - w->bytes[0];
+    }
 }
 
 static void plan_convolution(struct maker *m,
+                             const struct cudnn_blas *blas,
                              backend_desc device,
                              const struct cudnn_call *call,
                              struct cudnn_workspaces *found)
 {
-    backend_desc graph = make_graph(m, call);
-
-    add_plans(m, device, graph, HEUR_INSTANT, found);
-    if (!is_complete(found))
-        add_plans(m, device, graph, HEUR_FALLBACK, found);
+    cudnn_blas_take_most(blas, false);
+    add_all(m, device, make_graph(m, call), CUDNN_PLANS_MOST, found);
+    judge_blas(m, blas, device, call, found);
 }
 
 /* plan_attention() - the one plan, and what the front end keeps beside its workspace */
@@ -409,13 +449,14 @@ static void plan_attention(struct maker *m,
         if (m->status == 0 && config_workspace(m->backend, config, &bytes))
             cudnn_workspaces_add(found, bytes);
     } else {
-        add_plans(m, device, graph, HEUR_A, found);
+        add_plans(m, device, graph, HEUR_A, 1, found);
     }
     if (found->count > 0)
         found->bytes[0] += cudnn_attention_kept(call, cc);
 }
 
 bool cudnn_plan_call(const struct backend *backend,
+                     const struct cudnn_blas *blas,
                      backend_desc device,
                      int cc,
                      const struct cudnn_call *call,
@@ -428,7 +469,7 @@ bool cudnn_plan_call(const struct backend *backend,
     if (cudnn_call_is_attention(call))
         plan_attention(&m, device, cc, call, &found);
     else
-        plan_convolution(&m, device, call, &found);
+        plan_convolution(&m, blas, device, call, &found);
     maker_destroy(&m);
     if (found.count > 0) {
         *ret_workspaces = found;

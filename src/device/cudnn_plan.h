@@ -7,6 +7,7 @@
 #define PLM_DEVICE_CUDNN_PLAN_H
 
 #include "device/cudnn_backend.h"
+#include "device/cudnn_blas.h"
 #include "device/cudnn_call.h"
 
 /* struct cudnn_gpu - the device that is planned for */
@@ -31,8 +32,13 @@ backend_desc cudnn_plan_device(const struct backend *backend,
                                const struct cudnn_gpu *gpu,
                                char message[CUDNN_MESSAGE_MAX]);
 
-/* cudnn_plan_call() - the workspaces of the plans that PyTorch would try on @device, of compute capability @cc; false with @message filled in when there is none */
+/*
+ * cudnn_plan_call() - the workspaces of the plans that PyTorch would try on @device, of compute capability @cc
+ *
+ * False with @message filled in when there is none. @blas is the cuBLASLt that cuDNN finds.
+ */
 bool cudnn_plan_call(const struct backend *backend,
+                     const struct cudnn_blas *blas,
                      backend_desc device,
                      int cc,
                      const struct cudnn_call *call,

@@ -4,7 +4,7 @@
  *     program: version
  *     process: version 92600                       or: error TEXT
  *     program: gpu 80 108 2048 forward f16 nhwc …  (device/cudnn_call.h)
- *     process: = 25763856 0                        or: ! TEXT
+ *     process: = 25763856 0                        or: ! TEXT, or: again
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -90,9 +90,11 @@ static enum received receive_line(int socket, double patience, char text[MESSAGE
 
 /* struct asked - the library when it is loaded, and the device that it was told last */
 struct asked {
-    const char *path;
+    const char *path, *stand_ins;
     struct backend backend;
-    bool loaded, has_driver;
+    struct cudnn_blas blas;
+    struct cudnn_gpu blas_gpu; /* the first one asked for */
+    bool loaded, has_driver, stand_in_only;
     struct cudnn_gpu gpu;
     backend_desc device;
     char message[CUDNN_MESSAGE_MAX];
@@ -107,17 +109,37 @@ static const char *load(struct asked *a)
     return why;
 }
 
+static bool is_same(const struct cudnn_gpu *a, const struct cudnn_gpu *b)
+{
+    return a->cc == b->cc && a->sm_count == b->sm_count && a->threads_per_sm == b->threads_per_sm;
+}
+
 /* describe() - the device of a question; false when cuDNN does not know it */
 static bool describe(struct asked *a, const struct cudnn_gpu *gpu)
 {
-    if (a->device && gpu->cc == a->gpu.cc && gpu->sm_count == a->gpu.sm_count &&
-        gpu->threads_per_sm == a->gpu.threads_per_sm)
+    if (a->device && is_same(gpu, &a->gpu))
         return true;
     if (a->device)
         a->backend.destroy(a->device);
     a->device = cudnn_plan_device(&a->backend, gpu, a->message);
     a->gpu = *gpu;
     return a->device;
+}
+
+/*
+ * choose_blas() - before the first plan: the real cuBLASLt for the GPU that is here, for any other the stand-in
+ *
+ * What is loaded stays loaded. So false when it is the real one, and the question is of another GPU.
+ */
+static bool choose_blas(struct asked *a, const struct cudnn_gpu *gpu)
+{
+    if (a->blas_gpu.cc == 0) {
+        a->blas_gpu = *gpu;
+        a->blas.real = !a->stand_in_only && cudnn_blas_is_here(gpu);
+        if (!a->blas.real)
+            cudnn_blas_load(&a->blas, a->stand_ins);
+    }
+    return !a->blas.real || is_same(gpu, &a->blas_gpu);
 }
 
 static int say(char reply[MESSAGE_LINE_MAX], const char *word, const char *why)
@@ -141,12 +163,14 @@ static int answer(struct asked *a, const char *line, char reply[MESSAGE_LINE_MAX
     if (sscanf(line, "gpu %d %d %d %n", &gpu.cc, &gpu.sm_count, &gpu.threads_per_sm, &at) != 3 ||
         at == 0 || !cudnn_call_read(line + at, &call))
         return say(reply, "!", "not a question");
+    if (!choose_blas(a, &gpu))
+        return snprintf(reply, MESSAGE_LINE_MAX, "again");
     if (cudnn_call_is_attention(&call) && !a->has_driver) {
         cudnn_driver_load(a->path);
         a->has_driver = true;
     }
     if (!describe(a, &gpu) ||
-        !cudnn_plan_call(&a->backend, a->device, gpu.cc, &call, &workspaces, a->message))
+        !cudnn_plan_call(&a->backend, &a->blas, a->device, gpu.cc, &call, &workspaces, a->message))
         return say(reply, "!", a->message);
     reply[0] = '=';
     return 1 + (int)cudnn_workspaces_write(&workspaces, reply + 1);
@@ -168,13 +192,12 @@ static void be_quiet(void)
  *
  * Signals are as a new program has them: the program's own handlers are not for this process.
  */
-_Noreturn static void serve(int socket, const char *path, unsigned patience)
+_Noreturn static void serve(int socket, struct asked *asked, unsigned patience)
 {
     static const int signals[] = { SIGALRM, SIGINT,  SIGTERM, SIGHUP, SIGPIPE,
                                    SIGSEGV, SIGABRT, SIGBUS,  SIGFPE, SIGILL };
     /* answers are kept: they must not depend on these */
     static const char *const variables[] = { "NVIDIA_TF32_OVERRIDE", "CUDNN_CONV_WSCAP_DBG" };
-    struct asked asked = { .path = path };
     char line[MESSAGE_LINE_MAX], reply[MESSAGE_LINE_MAX];
     int length;
 
@@ -188,7 +211,7 @@ _Noreturn static void serve(int socket, const char *path, unsigned patience)
         if (receive_line(socket, -1, line) != RECEIVED)
             break;
         alarm(patience);
-        length = answer(&asked, line, reply);
+        length = answer(asked, line, reply);
     } while (send_line(socket, reply, (size_t)length));
     _exit(0);
 }
@@ -232,11 +255,14 @@ static void give_up(struct cudnn_process *process, enum received how)
     cudnn_process_stop(process);
 }
 
-bool cudnn_process_start(struct cudnn_process *process, const char *path, double patience)
+/* start() - @stand_in_only: the real cuBLASLt is not to be asked */
+static bool start(struct cudnn_process *process, bool stand_in_only)
 {
+    struct asked asked = { .path = process->path,
+                           .stand_ins = process->stand_ins,
+                           .stand_in_only = stand_in_only };
     int pair[2];
 
-    *process = (struct cudnn_process){ .patience = patience };
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
         snprintf(process->message, sizeof process->message, "no socket: %s", strerror(errno));
         return false;
@@ -244,7 +270,7 @@ bool cudnn_process_start(struct cudnn_process *process, const char *path, double
     process->pid = fork();
     if (process->pid == 0) {
         close(pair[0]);
-        serve(pair[1], path, (unsigned)patience + 1);
+        serve(pair[1], &asked, (unsigned)process->patience + 1);
     }
     close(pair[1]);
     process->socket = pair[0];
@@ -254,6 +280,15 @@ bool cudnn_process_start(struct cudnn_process *process, const char *path, double
     close(pair[0]);
     process->pid = 0;
     return false;
+}
+
+bool cudnn_process_start(struct cudnn_process *process,
+                         const char *path,
+                         const char *stand_ins,
+                         double patience)
+{
+    *process = (struct cudnn_process){ .path = path, .stand_ins = stand_ins, .patience = patience };
+    return start(process, false);
 }
 
 /* exchange() - a line for a line; false when the process is no more */
@@ -290,14 +325,21 @@ enum cudnn_reply cudnn_process_ask(struct cudnn_process *process,
                                    const struct cudnn_call *call,
                                    struct cudnn_workspaces *ret_workspaces)
 {
-    char text[MESSAGE_LINE_MAX], line[CUDNN_LINE_MAX];
+    char text[MESSAGE_LINE_MAX], question[MESSAGE_LINE_MAX], line[CUDNN_LINE_MAX];
 
     cudnn_call_write(call, line);
-    int length = snprintf(text, sizeof text, "gpu %d %d %d %s", gpu->cc, gpu->sm_count,
+    int length = snprintf(question, sizeof question, "gpu %d %d %d %s", gpu->cc, gpu->sm_count,
                           gpu->threads_per_sm, line);
 
+    memcpy(text, question, (size_t)length);
     if (!exchange(process, text, (size_t)length))
         return CUDNN_REPLY_GONE;
+    if (strcmp(text, "again") == 0) {
+        cudnn_process_stop(process);
+        memcpy(text, question, (size_t)length);
+        if (!start(process, true) || !exchange(process, text, (size_t)length))
+            return CUDNN_REPLY_GONE;
+    }
     if (text[0] == '=' && cudnn_workspaces_read(text + 1, ret_workspaces))
         return CUDNN_REPLY_PLANS;
     snprintf(process->message, sizeof process->message, "%.250s",

@@ -14,6 +14,7 @@
 
 /* struct cudnn_process - zero-initialise; used by one thread at a time */
 struct cudnn_process {
+    const char *path, *stand_ins;
     pid_t pid;                       /* 0: none */
     int socket;                      /* while there is one */
     double patience;                 /* seconds that an answer may take */
@@ -29,14 +30,23 @@ enum cudnn_reply {
 /*
  * cudnn_process_start() - fork the process for the library at @path, which is not loaded yet; false when there can be none
  *
- * The message says why. A program with threads had better fork before it starts them.
+ * The message says why. @stand_ins is the folder with the stand-ins for cuBLASLt; NULL: none. Both must outlive the process.
+ * A program with threads had better fork before it starts them.
  */
-bool cudnn_process_start(struct cudnn_process *process, const char *path, double patience);
+bool cudnn_process_start(struct cudnn_process *process,
+                         const char *path,
+                         const char *stand_ins,
+                         double patience);
 
 /* cudnn_process_version() - cudnnGetVersion(), 92600; 0, and the process is no more, when the library cannot be loaded */
 int cudnn_process_version(struct cudnn_process *process);
 
-/* cudnn_process_ask() - the workspaces of @call on @gpu */
+/*
+ * cudnn_process_ask() - the workspaces of @call on @gpu
+ *
+ * Where the first question is of the GPU in this machine, the real cuBLASLt answers; a question of another GPU after that starts the
+ * process anew, with the stand-in.
+ */
 enum cudnn_reply cudnn_process_ask(struct cudnn_process *process,
                                    const struct cudnn_gpu *gpu,
                                    const struct cudnn_call *call,

@@ -3,9 +3,9 @@
  *
  * The calls are one block of text, so that YAML's reader takes it as one value: thousands of lines cost milliseconds. A line
  * is a call of cudnn_call.h for several types and batches, each with the workspace of the first plan and, when that is another, of the plan
- * that takes least:
+ * that takes least, and the mark of cuBLASLt:
  *
- *     forward f16+bf16 nchw *x64x56x56 64x64x3x3 pad 1x1 stride 1x1 dilation 1x1 = 16: 12881936 0; 32: 25763856 0
+ *     forward f16+bf16 nchw *x64x56x56 64x64x3x3 pad 1x1 stride 1x1 dilation 1x1 = 16: 12881936 0; 32: 25763856 0 blas 4194304
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -284,6 +284,8 @@ static void write_answer(const struct cudnn_answer *answer, struct buf *out)
                (unsigned long long)answer->bytes[0]);
     if (least < answer->bytes[0])
         buf_printf(out, " %llu", (unsigned long long)least);
+    if (answer->blas == CUDNN_BLAS_ASSUMED)
+        buf_printf(out, " blas %llu", (unsigned long long)answer->blas_most);
 }
 
 /* is_next() - but for the batch, the same call? */

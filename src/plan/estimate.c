@@ -206,6 +206,9 @@ void estimate_result(struct simulation *sim,
             .asked = sim->workspaces.asked,
             .looked_up = sim->workspaces.looked_up,
             .unknown = sim->workspaces.unknown,
+            .blas = sim->workspaces.assumed,
+            .blas_most = sim->workspaces.assumed_most,
+            .left_out = sim->workspaces.left_out,
         },
     };
     fill_parameters(sim, ret);

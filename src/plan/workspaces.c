@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/num.h"
 #include "plan/workspaces.h"
 
 _Static_assert((int)LIBRARY_SPATIAL == (int)CUDNN_SPATIAL_MOST, "the same images");
@@ -53,6 +54,22 @@ static bool type_of(enum dtype dtype, int32_t *ret)
     return false;
 }
 
+/* count_blas() - what of the answer rests on cuBLASLt */
+static void count_blas(struct workspaces *w, const struct cudnn_workspaces *answer)
+{
+    switch (answer->blas) {
+    case CUDNN_BLAS_NONE:
+        break;
+    case CUDNN_BLAS_ASSUMED:
+        w->assumed++;
+        w->assumed_most = num_max(w->assumed_most, answer->blas_most);
+        break;
+    case CUDNN_BLAS_LEFT_OUT:
+        w->left_out++;
+        break;
+    }
+}
+
 static bool plans(void *context, const struct library_call *from, struct library_plans *ret)
 {
     struct workspaces *w = context;
@@ -85,6 +102,7 @@ static bool plans(void *context, const struct library_call *from, struct library
         w->looked_up++;
         break;
     }
+    count_blas(w, &answer);
     ret->count = answer.count;
     memcpy(ret->bytes, answer.bytes, answer.count * sizeof *ret->bytes);
     return true;
@@ -121,6 +139,12 @@ const char *workspaces_warning(const struct workspaces *workspaces, struct arena
 
     if (refusal)
         buf_printf(&text, "cuDNN's workspaces were not asked for: %s", refusal);
+    else if (workspaces->left_out > 0)
+        buf_printf(
+            &text,
+            "nothing stands in for cuBLASLt: cuDNN answered %llu calls without the plans that use "
+            "it, and a GPU may take those",
+            (unsigned long long)workspaces->left_out);
     else if (differs(workspaces->asked, library, wanted))
         buf_printf(&text,
                    "workspaces are those of cuDNN %d.%d; this framework brings %d.%d, which may "

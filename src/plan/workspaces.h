@@ -15,6 +15,9 @@ struct workspaces {
     int wanted;                /* the framework's version of cuDNN */
     uint64_t asked, looked_up; /* calls that a library, or a table, knew */
     uint64_t unknown;
+    uint64_t assumed;       /* of those known, calls in which the stand-in answered for cuBLASLt */
+    plm_bytes assumed_most; /* what cuBLASLt might take in one of them */
+    uint64_t left_out;      /* of those known, calls answered without cuBLASLt */
 };
 
 /* workspaces_open() - @around's library becomes @workspaces, which must stay where it is; @cudnn may be NULL */

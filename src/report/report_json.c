@@ -226,6 +226,9 @@ static void write_doubts(struct json *json, const struct plm_result *r)
     write_version(json, "table", r->cudnn.table);
     json_field_uint(json, "table_calls", r->cudnn.looked_up);
     json_field_uint(json, "unknown_calls", r->cudnn.unknown);
+    json_field_uint(json, "blas_calls", r->cudnn.blas);
+    json_field_uint(json, "blas_most_bytes", r->cudnn.blas_most);
+    json_field_uint(json, "left_out_calls", r->cudnn.left_out);
     json_close(json, '}');
     json_texts(json, "unverified", r->unverified, r->unverified_count);
     json_texts(json, "warnings", r->warnings, r->warning_count);

@@ -333,6 +333,7 @@ static void unknown_workspaces(struct layout *layout, const struct plm_result *r
 static void known_workspaces(struct layout *layout, const struct plm_result *r)
 {
     struct buf text = { .arena = layout->out->arena };
+    char most[UNITS_TEXT];
 
     buf_text(&text, "cuDNN's workspaces are ");
     if (r->cudnn.asked > 0)
@@ -342,6 +343,12 @@ static void known_workspaces(struct layout *layout, const struct plm_result *r)
         buf_printf(&text, "%sfrom the table of cuDNN %d.%d", r->cudnn.asked > 0 ? ", and " : "",
                    r->cudnn.table / 10000, r->cudnn.table / 100 % 100);
     buf_text(&text, " for this device.");
+    if (r->cudnn.blas > 0)
+        buf_text(&text, " Some of its plans use cuBLASLt, which is taken to need no workspace");
+    if (r->cudnn.blas_most > 0)
+        buf_printf(&text, "; it may take up to %s", units_format_bytes(r->cudnn.blas_most, most));
+    if (r->cudnn.blas > 0)
+        buf_char(&text, '.');
     note(layout, "  = ", STYLE_PLAIN, buf_string(&text));
 }
 

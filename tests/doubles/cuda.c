@@ -74,7 +74,11 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
     ENTER(cuDeviceGetAttribute);
     if (!known(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    *value = attribute == CUDA_ATTRIBUTE_VIRTUAL_MEMORY ? (int)world()->set.vmm : 0;
+    *value = attribute == CUDA_ATTRIBUTE_VIRTUAL_MEMORY     ? (int)world()->set.vmm
+             : attribute == CUDA_ATTRIBUTE_CAPABILITY_MAJOR ? (int)world()->set.capability / 10
+             : attribute == CUDA_ATTRIBUTE_CAPABILITY_MINOR ? (int)world()->set.capability % 10
+             : attribute == CUDA_ATTRIBUTE_PROCESSORS       ? (int)world()->set.processors
+                                                            : 0;
     return 0;
 }
 

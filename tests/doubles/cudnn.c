@@ -5,14 +5,17 @@
  *
  *     PLM_DOUBLE_CUDNN_VERSION     92600
  *     PLM_DOUBLE_CUDNN_INSTANT     the plans of the instant heuristic, "64 d32 ! X W Y S A 0": a workspace in bytes; d: the engine
- *                                  converts its inputs to a narrower type; !: a plan that cannot be made. Letters stand for bytes
+ *                                  converts its inputs to a narrower type; b: it wants cuBLASLt, whose workspace comes on top, or it
+ *                                  is not in the list; !: a plan that cannot be made. Letters stand for bytes
  *                                  that show what arrived: X, W and Y the elements of the input, the weight and the output, S the
  *                                  input's stride between channels, A its alignment
  *     PLM_DOUBLE_CUDNN_FALLBACK    those of the fallback list; "0"
+ *     PLM_DOUBLE_CUDNN_LIMIT       the most that cuBLASLt may take; "4194304"
  *     PLM_DOUBLE_CUDNN_DOES        hang, crash or exit at the first plan; print; refuse-device; refuse-graph; no-plans
  *
  * Limits: only what a convolution needs of the backend API; a descriptor checks nothing.
  */
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,6 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "device/cublaslt_stand_in.h"
 #include "device/cudnn_backend.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -36,6 +40,7 @@ struct descriptor {
     int type;
     int config; /* of an engine, its configuration or its plan: the number in the list */
     bool fallback;
+    int64_t blas; /* what cuBLASLt takes, when it is asked */
     size_t attribute_count;
     struct attribute attributes[ATTRIBUTES];
 };
@@ -152,7 +157,7 @@ static int64_t workspace(const struct descriptor *plan)
     case 'A':
         return number(other(node, x), ATTR_TENSOR_BYTE_ALIGNMENT, 0);
     default:
-        return strtoll(word + (*word == 'd'), NULL, 10);
+        return strtoll(word + (*word == 'd' || *word == 'b'), NULL, 10) + config->blas;
     }
 }
 
@@ -214,23 +219,60 @@ int cudnnBackendSetAttribute(
     return 0;
 }
 
+/* blas_workspace() - of the algorithm that cuBLASLt names, the library of that name which is found; -1: there is none */
+static int64_t blas_workspace(void)
+{
+    void *library = dlopen("libcublasLt.so.13", RTLD_NOW), *handle, *preference;
+    const char *names[] = { "cublasLtCreate", "cublasLtMatmulPreferenceCreate",
+                            "cublasLtMatmulPreferenceSetAttribute",
+                            "cublasLtMatmulAlgoGetHeuristic" };
+    void *addresses[4];
+    __typeof__(&cublasLtCreate) create;
+    __typeof__(&cublasLtMatmulPreferenceCreate) create_preference;
+    __typeof__(&cublasLtMatmulPreferenceSetAttribute) set;
+    __typeof__(&cublasLtMatmulAlgoGetHeuristic) name_algorithm;
+    struct cublaslt_result result[8] = { 0 };
+    uint64_t limit = strtoull(setting("PLM_DOUBLE_CUDNN_LIMIT", "4194304"), NULL, 10);
+    int count = 0;
+
+    for (int i = 0; i < 4; i++)
+        if (!library || !(addresses[i] = dlsym(library, names[i])))
+            return -1;
+    memcpy(&create, &addresses[0], sizeof create);
+    memcpy(&create_preference, &addresses[1], sizeof create_preference);
+    memcpy(&set, &addresses[2], sizeof set);
+    memcpy(&name_algorithm, &addresses[3], sizeof name_algorithm);
+    if (create(&handle) != 0 || create_preference(&preference) != 0 ||
+        set(preference, CUBLASLT_MAX_WORKSPACE, &limit, sizeof limit) != 0 ||
+        name_algorithm(handle, NULL, NULL, NULL, NULL, NULL, preference, 8, result, &count) != 0)
+        return -1;
+    return count > 0 ? (int64_t)result[0].workspace : -1;
+}
+
 /* results() - of a heuristic: how many configurations, and as many as there is room for */
 static int64_t results(const struct descriptor *heuristic, int64_t requested, void *elements)
 {
     int mode = HEUR_INSTANT;
     int64_t count = 0;
     const struct descriptor *graph = other(heuristic, ATTR_ENGINEHEUR_OPERATION_GRAPH);
+    const char *word;
 
     memcpy(&mode, attribute(heuristic, ATTR_ENGINEHEUR_MODE)->value, sizeof mode);
-    while (count < CONFIGS && word_at(list_of(mode == HEUR_FALLBACK), (int)count))
-        count++;
-    for (int64_t i = 0; elements && i < count && i < requested; i++) {
-        struct descriptor *config = ((backend_desc *)elements)[i];
+    for (int i = 0; i < CONFIGS && (word = word_at(list_of(mode == HEUR_FALLBACK), i)); i++) {
+        struct descriptor *config;
+        int64_t blas = *word == 'b' ? blas_workspace() : 0;
 
-        config->config = (int)i;
-        config->fallback = mode == HEUR_FALLBACK;
-        cudnnBackendSetAttribute(config, ATTR_ENGINEHEUR_OPERATION_GRAPH, TYPE_BACKEND_DESCRIPTOR,
-                                 1, &graph);
+        if (blas < 0)
+            continue;
+        if (elements && count < requested) {
+            config = ((backend_desc *)elements)[count];
+            config->config = i;
+            config->blas = blas;
+            config->fallback = mode == HEUR_FALLBACK;
+            cudnnBackendSetAttribute(config, ATTR_ENGINEHEUR_OPERATION_GRAPH,
+                                     TYPE_BACKEND_DESCRIPTOR, 1, &graph);
+        }
+        count++;
     }
     return does("no-plans") ? 0 : count;
 }

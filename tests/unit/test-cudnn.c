@@ -130,152 +130,7 @@ static void an_output_has_the_size_that_a_convolution_gives_it(void **state)
     assert_int_equal(cudnn_output_size(&call, 1), 0);
 }
 
-/* ------------------------------------------------------------------ the process */
-
-static enum cudnn_reply ask(struct cudnn_process *process,
-                            const char *text,
-                            struct cudnn_workspaces *ret)
-{
-    struct cudnn_call call = call_of(text);
-
-    return cudnn_process_ask(process, &gpu, &call, ret);
-}
-
-static void plans_come_in_the_order_in_which_pytorch_tries_them(void **state)
-{
-    struct cudnn_process process;
-    struct cudnn_workspaces w;
-
-    settle("900 d800 950 ! 700", "500 600 0 50", NULL);
-    assert_true(cudnn_process_start(&process, TEST_CUDNN, 10));
-    assert_int_equal(cudnn_process_version(&process), 92600);
-    assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_PLANS);
-    assert_plans(&w, " 900 700 500 0");
-    cudnn_process_stop(&process);
-}
-
-static void tensors_arrive_as_they_are(void **state)
-{
-    /* x 8*16*10*12, y 8*32*5*12, w 32*4*3*5; channels are next to each other; 32-byte alignment */
-    static const char *const expected[][2] = {
-        { "X Y W A S", " 15360 1920 32 1" },
-        { "Y W", " 15360 1920 0" },
-    };
-    struct cudnn_process process;
-    struct cudnn_workspaces w;
-
-    for (size_t i = 0; i < 2; i++) {
-        settle(expected[i][0], NULL, NULL);
-        assert_true(cudnn_process_start(&process, TEST_CUDNN, 10));
-        assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_PLANS);
-        assert_plans(&w, i == 0 ? " 15360 1920 32 1 0" : expected[i][1]);
-        assert_int_equal(
-            ask(&process, "data f16 nchw 2x16x10x12 32x4x3x5 pad 1x2 stride 2x1 dilation 1x1", &w),
-            CUDNN_REPLY_PLANS);
-        assert_plans(&w, i == 0 ? " 3840 1920 32 0" : " 3840 1920 0");
-        cudnn_process_stop(&process);
-    }
-}
-
-static void a_device_that_is_refused_has_no_plans(void **state)
-{
-    struct cudnn_process process;
-    struct cudnn_workspaces w;
-    struct cudnn_call call = call_of(line);
-
-    settle(NULL, NULL, "refuse-device");
-    assert_true(cudnn_process_start(&process, TEST_CUDNN, 10));
-    assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_REFUSED);
-    assert_string_equal(process.message, "cudnnStatus_t 3000 the double was told to refuse");
-    assert_int_equal(cudnn_process_ask(&process, &(struct cudnn_gpu){ 61, 20, 2048 }, &call, &w),
-                     CUDNN_REPLY_REFUSED);
-    assert_string_equal(process.message, "compute capability 6.1 is not known");
-    cudnn_process_stop(&process);
-}
-
-static void a_call_without_plans_is_refused_and_the_next_is_answered(void **state)
-{
-    static const char *const doings[] = { "refuse-graph", "no-plans" };
-    struct cudnn_process process;
-    struct cudnn_workspaces w;
-
-    for (size_t i = 0; i < 2; i++) {
-        settle(NULL, NULL, doings[i]);
-        assert_true(cudnn_process_start(&process, TEST_CUDNN, 10));
-        assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_REFUSED);
-        assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_REFUSED);
-        cudnn_process_stop(&process);
-    }
-}
-
-static void a_library_that_hangs_is_given_up(void **state)
-{
-    struct cudnn_process process;
-    struct cudnn_workspaces w;
-
-    settle(NULL, NULL, "hang");
-    assert_true(cudnn_process_start(&process, TEST_CUDNN, 0.2));
-    assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_GONE);
-    assert_string_equal(process.message, "it did not answer within 0.2 s");
-    assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_GONE);
-    assert_int_equal(process.pid, 0);
-}
-
-static void a_library_that_ends_the_process_is_given_up(void **state)
-{
-    struct cudnn_process process;
-    struct cudnn_workspaces w;
-
-    settle(NULL, NULL, "crash");
-    assert_true(cudnn_process_start(&process, TEST_CUDNN, 10));
-    assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_GONE);
-    assert_non_null(strstr(process.message, "its process ended by signal 11"));
-    settle(NULL, NULL, "exit");
-    assert_true(cudnn_process_start(&process, TEST_CUDNN, 10));
-    assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_GONE);
-    assert_string_equal(process.message, "its process ended");
-}
-
-static void what_a_library_prints_goes_nowhere(void **state)
-{
-    struct cudnn_process process;
-    struct cudnn_workspaces w;
-    char name[] = "/tmp/test-cudnn-XXXXXX", text[64];
-    int file = mkstemp(name), out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO);
-
-    assert_true(file >= 0);
-    settle("64 0", NULL, "print");
-    fflush(stdout);
-    dup2(file, STDOUT_FILENO);
-    dup2(file, STDERR_FILENO);
-    bool started = cudnn_process_start(&process, TEST_CUDNN, 10);
-    enum cudnn_reply reply = ask(&process, line, &w);
-
-    cudnn_process_stop(&process);
-    dup2(out, STDOUT_FILENO);
-    dup2(err, STDERR_FILENO);
-    assert_true(started);
-    assert_int_equal(reply, CUDNN_REPLY_PLANS);
-    assert_int_equal(pread(file, text, sizeof text, 0), 0);
-    close(file);
-    close(out);
-    close(err);
-    unlink(name);
-}
-
-static void what_is_no_libcudnn_is_not_asked(void **state)
-{
-    struct cudnn_process process;
-
-    assert_true(cudnn_process_start(&process, "/nonexistent/libcudnn.so.9", 10));
-    assert_int_equal(cudnn_process_version(&process), 0);
-    assert_ptr_equal(strstr(process.message, "cannot open shared object file"), process.message);
-    assert_true(cudnn_process_start(&process, TEST_NO_CUDNN, 10));
-    assert_int_equal(cudnn_process_version(&process), 0);
-    assert_string_equal(process.message, "it lacks functions of the backend API of cuDNN 9");
-}
-
-/* ------------------------------------------------------------------ who answers */
+/* ------------------------------------------------------------------ files */
 
 /* folder_new() - an empty folder; the test removes what it put there, by remove_all() */
 static char *folder_new(char name[32])
@@ -305,6 +160,234 @@ static void write_file(const char *folder, const char *name, const char *text)
     fclose(file);
 }
 
+/* ------------------------------------------------------------------ the GPU that is here */
+
+static char driver[32]; /* the folder of the double of CUDA's driver */
+
+/* install_driver() - with one GPU, which is none that tests ask for but @here */
+static int install_driver(void **state)
+{
+    char path[64], text[128];
+
+    folder_new(driver);
+    snprintf(text, sizeof text, "state %s/state\ncapability 90\nprocessors 132\n", driver);
+    write_file(driver, "settings", text);
+    snprintf(path, sizeof path, "%s/settings", driver);
+    return setenv("PLM_DOUBLE", path, 1);
+}
+
+static int remove_driver(void **state)
+{
+    remove_all(driver);
+    return 0;
+}
+
+static const struct cudnn_gpu here = { 90, 132, 2048 };
+
+/* ------------------------------------------------------------------ the process */
+
+static enum cudnn_reply ask(struct cudnn_process *process,
+                            const char *text,
+                            struct cudnn_workspaces *ret)
+{
+    struct cudnn_call call = call_of(text);
+
+    return cudnn_process_ask(process, &gpu, &call, ret);
+}
+
+static void plans_come_in_the_order_in_which_pytorch_tries_them(void **state)
+{
+    struct cudnn_process process;
+    struct cudnn_workspaces w;
+
+    settle("900 d800 950 ! 700", "500 600 0 50", NULL);
+    assert_true(cudnn_process_start(&process, TEST_CUDNN, TEST_STAND_INS, 10));
+    assert_int_equal(cudnn_process_version(&process), 92600);
+    assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_PLANS);
+    assert_plans(&w, " 900 700 500 0");
+    cudnn_process_stop(&process);
+}
+
+static void tensors_arrive_as_they_are(void **state)
+{
+    /* x 8*16*10*12, y 8*32*5*12, w 32*4*3*5; channels are next to each other; 32-byte alignment */
+    static const char *const expected[][2] = {
+        { "X Y W A S", " 15360 1920 32 1" },
+        { "Y W", " 15360 1920 0" },
+    };
+    struct cudnn_process process;
+    struct cudnn_workspaces w;
+
+    for (size_t i = 0; i < 2; i++) {
+        settle(expected[i][0], NULL, NULL);
+        assert_true(cudnn_process_start(&process, TEST_CUDNN, TEST_STAND_INS, 10));
+        assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_PLANS);
+        assert_plans(&w, i == 0 ? " 15360 1920 32 1 0" : expected[i][1]);
+        assert_int_equal(
+            ask(&process, "data f16 nchw 2x16x10x12 32x4x3x5 pad 1x2 stride 2x1 dilation 1x1", &w),
+            CUDNN_REPLY_PLANS);
+        assert_plans(&w, i == 0 ? " 3840 1920 32 0" : " 3840 1920 0");
+        cudnn_process_stop(&process);
+    }
+}
+
+static void a_plan_of_cublaslt_is_taken_to_need_nothing_more(void **state)
+{
+    /* the plans that are listed, the limit, and what is answered */
+    static const char *const cases[][3] = {
+        { "b100 50 0", "4194304", " 100 50 0 blas 4194305" },
+        { "b0 50 0", "0", " 0 blas 1" },
+        { "50 b100 0", "4194304", " 50 0" },
+        { "100 50 0", "4194304", " 100 50 0" },
+    };
+    struct cudnn_process process;
+    struct cudnn_workspaces w;
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        settle(cases[i][0], NULL, NULL);
+        setenv("PLM_DOUBLE_CUDNN_LIMIT", cases[i][1], 1);
+        assert_true(cudnn_process_start(&process, TEST_CUDNN, TEST_STAND_INS, 10));
+        assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_PLANS);
+        assert_plans(&w, cases[i][2]);
+        assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_PLANS);
+        assert_plans(&w, cases[i][2]);
+        cudnn_process_stop(&process);
+    }
+    unsetenv("PLM_DOUBLE_CUDNN_LIMIT");
+}
+
+static void without_a_stand_in_the_answer_says_so(void **state)
+{
+    static const char *const folders[] = { NULL, "/nonexistent" };
+    struct cudnn_process process;
+    struct cudnn_workspaces w;
+
+    settle("b100 50 0", NULL, NULL);
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(cudnn_process_start(&process, TEST_CUDNN, folders[i], 10));
+        assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_PLANS);
+        assert_int_equal(w.blas, CUDNN_BLAS_LEFT_OUT);
+        cudnn_process_stop(&process);
+    }
+}
+
+static void the_gpu_that_is_here_has_its_own_cublaslt(void **state)
+{
+    struct cudnn_process process;
+    struct cudnn_workspaces w;
+    struct cudnn_call call = call_of(line);
+
+    settle("b100 50 0", NULL, NULL);
+    assert_true(cudnn_process_start(&process, TEST_CUDNN, TEST_STAND_INS, 10));
+    assert_int_equal(cudnn_process_ask(&process, &here, &call, &w), CUDNN_REPLY_PLANS);
+    assert_plans(&w, " 1100 50 0");
+    assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_PLANS); /* another GPU */
+    assert_plans(&w, " 100 50 0 blas 4194305");
+    assert_int_equal(cudnn_process_ask(&process, &here, &call, &w), CUDNN_REPLY_PLANS);
+    assert_plans(&w, " 100 50 0 blas 4194305");
+    cudnn_process_stop(&process);
+}
+
+static void a_device_that_is_refused_has_no_plans(void **state)
+{
+    struct cudnn_process process;
+    struct cudnn_workspaces w;
+    struct cudnn_call call = call_of(line);
+
+    settle(NULL, NULL, "refuse-device");
+    assert_true(cudnn_process_start(&process, TEST_CUDNN, TEST_STAND_INS, 10));
+    assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_REFUSED);
+    assert_string_equal(process.message, "cudnnStatus_t 3000 the double was told to refuse");
+    assert_int_equal(cudnn_process_ask(&process, &(struct cudnn_gpu){ 61, 20, 2048 }, &call, &w),
+                     CUDNN_REPLY_REFUSED);
+    assert_string_equal(process.message, "compute capability 6.1 is not known");
+    cudnn_process_stop(&process);
+}
+
+static void a_call_without_plans_is_refused_and_the_next_is_answered(void **state)
+{
+    static const char *const doings[] = { "refuse-graph", "no-plans" };
+    struct cudnn_process process;
+    struct cudnn_workspaces w;
+
+    for (size_t i = 0; i < 2; i++) {
+        settle(NULL, NULL, doings[i]);
+        assert_true(cudnn_process_start(&process, TEST_CUDNN, TEST_STAND_INS, 10));
+        assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_REFUSED);
+        assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_REFUSED);
+        cudnn_process_stop(&process);
+    }
+}
+
+static void a_library_that_hangs_is_given_up(void **state)
+{
+    struct cudnn_process process;
+    struct cudnn_workspaces w;
+
+    settle(NULL, NULL, "hang");
+    assert_true(cudnn_process_start(&process, TEST_CUDNN, TEST_STAND_INS, 0.2));
+    assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_GONE);
+    assert_string_equal(process.message, "it did not answer within 0.2 s");
+    assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_GONE);
+    assert_int_equal(process.pid, 0);
+}
+
+static void a_library_that_ends_the_process_is_given_up(void **state)
+{
+    struct cudnn_process process;
+    struct cudnn_workspaces w;
+
+    settle(NULL, NULL, "crash");
+    assert_true(cudnn_process_start(&process, TEST_CUDNN, TEST_STAND_INS, 10));
+    assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_GONE);
+    assert_non_null(strstr(process.message, "its process ended by signal 11"));
+    settle(NULL, NULL, "exit");
+    assert_true(cudnn_process_start(&process, TEST_CUDNN, TEST_STAND_INS, 10));
+    assert_int_equal(ask(&process, line, &w), CUDNN_REPLY_GONE);
+    assert_string_equal(process.message, "its process ended");
+}
+
+static void what_a_library_prints_goes_nowhere(void **state)
+{
+    struct cudnn_process process;
+    struct cudnn_workspaces w;
+    char name[] = "/tmp/test-cudnn-XXXXXX", text[64];
+    int file = mkstemp(name), out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO);
+
+    assert_true(file >= 0);
+    settle("64 0", NULL, "print");
+    fflush(stdout);
+    dup2(file, STDOUT_FILENO);
+    dup2(file, STDERR_FILENO);
+    bool started = cudnn_process_start(&process, TEST_CUDNN, TEST_STAND_INS, 10);
+    enum cudnn_reply reply = ask(&process, line, &w);
+
+    cudnn_process_stop(&process);
+    dup2(out, STDOUT_FILENO);
+    dup2(err, STDERR_FILENO);
+    assert_true(started);
+    assert_int_equal(reply, CUDNN_REPLY_PLANS);
+    assert_int_equal(pread(file, text, sizeof text, 0), 0);
+    close(file);
+    close(out);
+    close(err);
+    unlink(name);
+}
+
+static void what_is_no_libcudnn_is_not_asked(void **state)
+{
+    struct cudnn_process process;
+
+    assert_true(cudnn_process_start(&process, "/nonexistent/libcudnn.so.9", TEST_STAND_INS, 10));
+    assert_int_equal(cudnn_process_version(&process), 0);
+    assert_ptr_equal(strstr(process.message, "cannot open shared object file"), process.message);
+    assert_true(cudnn_process_start(&process, TEST_NO_CUDNN, TEST_STAND_INS, 10));
+    assert_int_equal(cudnn_process_version(&process), 0);
+    assert_string_equal(process.message, "it lacks functions of the backend API of cuDNN 9");
+}
+
+/* ------------------------------------------------------------------ who answers */
+
 static enum cudnn_source ask_once(
     const char *library, bool chosen, const char *cache, const char *tables, char *ret_text)
 {
@@ -317,6 +400,7 @@ static enum cudnn_source ask_once(
     if (tables)
         cudnn_add_tables(cudnn, tables);
     cudnn_set_cache(cudnn, cache);
+    cudnn_set_stand_ins(cudnn, TEST_STAND_INS);
     cudnn_set_patience(cudnn, 5);
     enum cudnn_source source = cudnn_ask(cudnn_open(cudnn, 92600, &gpu), &call, &w);
 
@@ -344,10 +428,10 @@ static void a_cache_that_is_damaged_is_thrown_away(void **state)
     static const char *const damaged[] = {
         "",
         "something else\n",
-        "plimsoll: workspaces of cuDNN, format 2\nforward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x2 "
+        "plimsoll: workspaces of cuDNN, format 4\nforward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x2 "
         "stride 2x1 dilation 1x1 = 1 2\n",
-        "plimsoll: workspaces of cuDNN, format 2\nforward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x",
-        "plimsoll: workspaces of cuDNN, format 3\nforward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x2 "
+        "plimsoll: workspaces of cuDNN, format 4\nforward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x",
+        "plimsoll: workspaces of cuDNN, format 5\nforward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x2 "
         "stride 2x1 dilation 1x1 = 1 0\n",
     };
     char folder[32], text[CUDNN_LINE_MAX];
@@ -431,6 +515,7 @@ static void what_makes_the_table_asks_any_library_first(void **state)
     setenv("PLM_DOUBLE_CUDNN_VERSION", "91900", 1);
     cudnn_add_library(cudnn, TEST_CUDNN, false);
     cudnn_add_tables(cudnn, folder);
+    cudnn_set_stand_ins(cudnn, TEST_STAND_INS);
     cudnn_set_patience(cudnn, 5);
     cudnn_record(cudnn);
     assert_int_equal(cudnn_ask(cudnn_open(cudnn, 92600, &gpu), &call, &w), CUDNN_LIBRARY);
@@ -587,17 +672,23 @@ struct made {
 };
 
 /* make() - an estimate of resnet18 under the double's settings */
-static struct made make(const struct plm_strategy *strategy)
+static struct made make_with(const struct plm_strategy *strategy, const char *stand_ins)
 {
     struct made made = { .context = plm_context_create() };
     struct plm_error error;
 
     plm_context_add_models(made.context, TEST_SOURCE "/models");
     plm_context_add_cudnn(made.context, TEST_CUDNN, true);
+    plm_context_set_cudnn_stand_ins(made.context, stand_ins);
     if (plm_model_load(made.context, "resnet18", &made.model, &error) != PLM_OK ||
         plm_estimate(made.model, strategy, &made.estimate, &error) != PLM_OK)
         fail_msg("%s", error.message);
     return made;
+}
+
+static struct made make(const struct plm_strategy *strategy)
+{
+    return make_with(strategy, TEST_STAND_INS);
 }
 
 static void unmake(struct made *made)
@@ -627,6 +718,30 @@ static void an_estimate_has_the_workspaces_that_were_planned(void **state)
         unmake(&made);
     }
     assert_true(reserved[1] >= reserved[0] + 1073741824);
+}
+
+static void an_estimate_says_what_rests_on_the_stand_in(void **state)
+{
+    struct plm_strategy strategy = { .batch = 2, .assume_ghostgpu = true };
+
+    settle("b0 0", NULL, NULL);
+    struct made made = make(&strategy);
+    const struct plm_result *r = plm_estimate_result(made.estimate);
+
+    assert_true(r->cudnn.blas == r->cudnn.asked && r->cudnn.asked > 0);
+    assert_int_equal(r->cudnn.blas_most, 4194305);
+    assert_int_equal(r->cudnn.left_out, 0);
+    assert_int_equal(r->warning_count, 0);
+    unmake(&made);
+
+    made = make_with(&strategy, "/nonexistent");
+    r = plm_estimate_result(made.estimate);
+    assert_int_equal(r->cudnn.blas, 0);
+    assert_true(r->cudnn.left_out == r->cudnn.asked && r->cudnn.asked > 0);
+    assert_int_equal(r->warning_count, 1);
+    assert_ptr_equal(strstr(r->warnings[0], "nothing stands in for cuBLASLt: cuDNN answered "),
+                     r->warnings[0]);
+    unmake(&made);
 }
 
 static void a_plan_with_less_is_taken_when_memory_is_short(void **state)
@@ -710,6 +825,9 @@ int main(void)
         cmocka_unit_test(an_output_has_the_size_that_a_convolution_gives_it),
         cmocka_unit_test(plans_come_in_the_order_in_which_pytorch_tries_them),
         cmocka_unit_test(tensors_arrive_as_they_are),
+        cmocka_unit_test(a_plan_of_cublaslt_is_taken_to_need_nothing_more),
+        cmocka_unit_test(without_a_stand_in_the_answer_says_so),
+        cmocka_unit_test(the_gpu_that_is_here_has_its_own_cublaslt),
         cmocka_unit_test(a_device_that_is_refused_has_no_plans),
         cmocka_unit_test(a_call_without_plans_is_refused_and_the_next_is_answered),
         cmocka_unit_test(a_library_that_hangs_is_given_up),
@@ -729,11 +847,12 @@ int main(void)
         cmocka_unit_test(a_table_is_written_as_it_is_read),
         cmocka_unit_test(the_table_of_the_nearest_version_is_taken),
         cmocka_unit_test(an_estimate_has_the_workspaces_that_were_planned),
+        cmocka_unit_test(an_estimate_says_what_rests_on_the_stand_in),
         cmocka_unit_test(a_plan_with_less_is_taken_when_memory_is_short),
         cmocka_unit_test(an_estimate_goes_on_without_a_library_that_fails),
         cmocka_unit_test(another_version_than_the_framework_s_is_warned_of),
         cmocka_unit_test(attention_on_a_b200_is_known_where_sequences_are_long),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, install_driver, remove_driver);
 }

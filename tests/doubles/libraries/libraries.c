@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "device/cublaslt_stand_in.h"
 #include "device/library.h"
 #include "world.h"
 
@@ -122,6 +123,39 @@ int cublasLtDestroy(void *handle)
 {
     ENTER(cublasLtDestroy);
     return destroy(handle);
+}
+
+/* Any product has an algorithm that takes this much. */
+enum { LT_WORKSPACE = 1000 };
+
+EXPORT int cublasLtMatmulPreferenceCreate(void **preference)
+{
+    *preference = calloc(1, sizeof(struct handle));
+    return 0;
+}
+
+EXPORT int cublasLtMatmulPreferenceSetAttribute(void *preference,
+                                                int attribute,
+                                                const void *value,
+                                                size_t bytes)
+{
+    return 0;
+}
+
+EXPORT int cublasLtMatmulAlgoGetHeuristic(void *handle,
+                                          void *product,
+                                          void *a,
+                                          void *b,
+                                          void *c,
+                                          void *d,
+                                          void *preference,
+                                          int requested,
+                                          struct cublaslt_result *results,
+                                          int *ret_count)
+{
+    results[0] = (struct cublaslt_result){ .workspace = LT_WORKSPACE };
+    *ret_count = 1;
+    return 0;
 }
 
 int cudnnCreate(void **handle)

@@ -28,6 +28,11 @@ enum {
 
 static const double LINE_EVERY = 60, DRAW_EVERY = 0.2; /* seconds */
 
+/* struct told - of one GPU; each is said once */
+struct told {
+    bool leak, plan, margin;
+};
+
 /* struct loop - a watch that goes on */
 struct loop {
     struct cli *cli;
@@ -37,7 +42,8 @@ struct loop {
     struct screen screen;
     struct arena scratch;
     double started, drawn, line;
-    bool told_failure, told_leak, told_plan, told_margin; /* each is said once */
+    struct told *told; /* [gpu_count] */
+    bool told_failure;
 };
 
 bool watch_colour(const struct cli *cli)
@@ -74,7 +80,7 @@ static void warn(bool *told, const char *format, ...)
     talk_warnings(texts, 1);
 }
 
-static void warn_of_gpu(struct loop *loop, const struct plm_watch_gpu *gpu)
+static void warn_of_gpu(struct loop *loop, const struct plm_watch_gpu *gpu, struct told *told)
 {
     const struct watch_report *report = loop->report;
     char first[UNITS_TEXT], second[UNITS_TEXT];
@@ -83,16 +89,16 @@ static void warn_of_gpu(struct loop *loop, const struct plm_watch_gpu *gpu)
     if (gpu->now == 0)
         return;
     if (gpu->free_now < watch_margin(report, gpu))
-        warn(&loop->told_margin, "GPU %s: %s is free, less than the margin of %s", gpu->id,
+        warn(&told->margin, "GPU %s: %s is free, less than the margin of %s", gpu->id,
              units_format_bytes(gpu->free_now, first),
              units_format_bytes(watch_margin(report, gpu), second));
     if (report->plan->device > 0 && gpu->now > report->plan->high)
-        warn(&loop->told_plan, "GPU %s: the job takes %s, more than the plan's %s", gpu->id,
+        warn(&told->plan, "GPU %s: the job takes %s, more than the plan's %s", gpu->id,
              units_format_bytes(gpu->now, first), units_format_bytes(report->plan->high, second));
     if (gpu->trend.leak) {
         watch_rate(&rate, gpu->trend.slope);
-        warn(&loop->told_leak, "GPU %s: memory leaks: what the job falls back to grows by %s",
-             gpu->id, buf_string(&rate));
+        warn(&told->leak, "GPU %s: memory leaks: what the job falls back to grows by %s", gpu->id,
+             buf_string(&rate));
     }
 }
 
@@ -124,7 +130,7 @@ static void sample(struct loop *loop)
     if (status != PLM_OK)
         warn(&loop->told_failure, "%s; the job is not disturbed", error.message);
     for (size_t i = 0; i < result->gpu_count; i++)
-        warn_of_gpu(loop, &result->gpus[i]);
+        warn_of_gpu(loop, &result->gpus[i], &loop->told[i]);
     draw(loop, time);
     arena_reset(&loop->scratch);
 }
@@ -238,7 +244,13 @@ enum exit_status watch_loop(struct cli *cli,
                             struct watch_report *report,
                             bool *ret_began)
 {
-    struct loop loop = { .cli = cli, .watch = watch, .report = report, .started = clock_seconds() };
+    struct loop loop = {
+        .cli = cli,
+        .watch = watch,
+        .report = report,
+        .told = arena_array(&cli->arena, struct told, report->result->gpu_count),
+        .started = clock_seconds(),
+    };
     struct plm_error error;
     enum exit_status failed;
 

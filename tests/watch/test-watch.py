@@ -310,6 +310,11 @@ check(got['gpus'][0]['trend']['leak'] is False and 'leak' not in run.stderr, 'wa
 run = watch(A100 + 'process child 0,78GiB\n', *FAST, '--', 'sleep', '0.2')
 says(run, 'warning: GPU 0: 1.50 GiB is free, less than the margin of 4.00 GiB')
 check(run.stderr.count('is free') == 1, 'once')
+run = watch((A100 + 'process child 0,78GiB\n') * 2, *FAST, '--plan', '2GiB', '--', 'sleep', '0.2')
+for gpu in '01':
+    says(run, f'warning: GPU {gpu}: 1.50 GiB is free, less than the margin of 4.00 GiB')
+    says(run, f'warning: GPU {gpu}: the job takes 78.00 GiB, more than the plan')
+check(run.stderr.count('warning') == 4, 'each once for each GPU', run.stderr)
 run = watch(A100 + 'process child 0,78GiB\n', *FAST, '--margin', '1GiB', '--', 'sleep', '0.2')
 check('warning' not in run.stderr, '--margin', run.stderr)
 run = watch(A100 + 'process child 0,3GiB\n', *FAST, '--plan', '2GiB', '--', 'sleep', '0.2')

@@ -5,6 +5,7 @@
  * trains with the same buffers and optimizer, as long as nothing of it is to be split.
  */
 #include "train/megatron.h"
+#include "ghost/autocast.h"
 #include "train/pipeline.h"
 
 static enum plm_status refuse(const char *option, const char *reason, struct plm_error *reterr)
@@ -106,11 +107,42 @@ static void before_optimizer(struct run *run)
     megatron_mains(run, run->wrapper_state);
 }
 
+/* converts() - Float16Module, of a model that is one stage */
+static bool converts(const struct run *run, const struct wrapped_call *call)
+{
+    return call->root && !run->pipeline && params_cast_dtype(run) != DTYPE_COUNT;
+}
+
+/* before_forward() - fp32_to_float16() of what the model is given; DistributedDataParallel.forward() holds that as it was */
+static void before_forward(struct run *run, struct wrapped_call *call)
+{
+    for (uint32_t i = 0; converts(run, call) && i < call->step->in_count; i++) {
+        struct value *arg = &call->args[i];
+
+        if (arg->kind == VALUE_TENSOR && arg->as.tensor->dtype == DTYPE_FLOAT32)
+            value_set(&run->ghost, arg,
+                      value_tensor(autocast_to(arg->as.tensor, params_cast_dtype(run))));
+    }
+}
+
+/* after_forward() - float16_to_fp32() of what it returns */
+static void after_forward(struct run *run, struct wrapped_call *call)
+{
+    for (uint32_t i = 0; converts(run, call) && i < call->step->out_count; i++) {
+        struct value *out = &call->ret[i];
+
+        if (out->kind == VALUE_TENSOR && out->as.tensor->dtype == params_cast_dtype(run))
+            value_set(&run->ghost, out, value_tensor(autocast_to(out->as.tensor, DTYPE_FLOAT32)));
+    }
+}
+
 const struct wrapper wrapper_megatron = {
     .mark = "ddp_wrap",
     .keeps_outputs = true,
     .create = create,
     .wrap = wrap,
     .before_optimizer = before_optimizer,
+    .before_forward = before_forward,
+    .after_forward = after_forward,
     .step = megatron_step,
 };

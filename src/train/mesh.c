@@ -208,7 +208,7 @@ static enum plm_status join_experts(struct plm_parallel *p, struct plm_error *re
         { "fsdp1", p->fsdp1 > 0, reason },
         { "zero-redundancy", p->zero_optimizer > 0, reason },
         { "zero", p->zero > 0, reason },
-        { "megatron", p->megatron > 0, "Megatron's token dispatcher is not modelled" },
+        { "megatron", p->megatron > 0, "Megatron's mixtures of experts are not modelled" },
         { "pp", p->pp > 1, "transformers' own pipeline is not modelled" },
         { "reshard-after-forward N", p->reshard == PLM_RESHARD_TO,
           "transformers shards experts over all of their copies" },
@@ -259,7 +259,9 @@ static enum plm_status join_context(struct plm_parallel *p, struct plm_error *re
         { "zero-redundancy", p->zero_optimizer > 0,
           "take --fsdp, as torchtitan and accelerate do" },
         { "zero", p->zero > 0, "take --fsdp, as torchtitan and accelerate do" },
-        { "megatron", p->megatron > 0, "Transformer Engine's context parallelism is not modelled" },
+        { "megatron", p->megatron > 0,
+          "Megatron Core's own attention takes whole sequences, and Transformer Engine's with "
+          "parts of them is not modelled" },
         { "pp", p->pp > 1, "how a stage's inputs are shared out is not modelled" },
     };
 

@@ -215,6 +215,26 @@ static void without_sequence_parallelism_all_reduces_are_in_place(void **state)
     test_steps_finish(&t);
 }
 
+/* ------------------------------------------------------------------ Float16Module */
+
+static void what_the_model_is_given_and_returns_is_converted(void **state)
+{
+    static const char network[] = TEST_NETWORK("2");
+    const struct plm_strategy s = {
+        .parallel = { .megatron = 1 },
+        .precision = PLM_PRECISION_BF16,
+        .optimizer = PLM_OPTIMIZER_SGD,
+    };
+    struct test_steps t;
+
+    assert_int_equal(test_steps_run(&t, network, &s), PLM_OK);
+    assert_int_equal(made(&t, 4 * 5 * 130), 1); /* the batch's x, as it is … */
+    assert_int_equal(made(&t, 2 * 5 * 130), 1); /* … and as the model is given it */
+    /* the logits in float32, their log-softmax, and the gradients of both */
+    assert_int_equal(made(&t, 4 * 5 * 10), 4);
+    test_steps_finish(&t);
+}
+
 /* ------------------------------------------------------------------ what is refused */
 
 static void what_megatron_does_not_do_is_refused(void **state)
@@ -302,6 +322,7 @@ int main(void)
         cmocka_unit_test(without_sequence_parallelism_all_reduces_are_in_place),
         cmocka_unit_test(groups_go_through_a_ranks_stages_in_turn),
         cmocka_unit_test(micro_batches_in_flight_are_those_of_the_paper),
+        cmocka_unit_test(what_the_model_is_given_and_returns_is_converted),
         cmocka_unit_test(what_megatron_does_not_do_is_refused),
         cmocka_unit_test(what_its_pipelines_do_not_do_is_refused),
     };

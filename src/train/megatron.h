@@ -39,7 +39,8 @@ struct megatron {
     struct tensor *scale; /* of the loss */
     struct tensor *scaler[5];
     struct tensor *
-        *stage_inputs;        /* [stages of this rank] what each stage's module was given last */
+        *stage_inputs; /* [stages of this rank] what each stage's module was given last */
+    struct interleaved_lists *lists; /* of an interleaved pipeline (megatron_interleaved.c) */
     struct value loss, count; /* of the last micro-batch: names that are bound again by the next */
     struct value *reports;    /* [report_count] of the step's micro-batches */
     size_t report_count, report_capacity;

@@ -22,18 +22,23 @@ struct ring {
     int32_t count;
 };
 
+/* struct interleaved_lists - made for the first step, and empty between steps */
+struct interleaved_lists {
+    struct lane *lanes; /* [shape->local] */
+    struct ring forward, backward;
+};
+
 /* struct interleaved_names - the function's variables */
 struct interleaved_names {
     struct run *run;
     const struct pipeline_shape *shape;
-    struct lane *lanes; /* [shape->local] */
+    struct interleaved_lists *lists;
     int32_t rank, total, warm;
     struct tensor *input, *output, *input_grad, *output_grad;
     int32_t output_lane, output_micro; /* where @output is, too */
-    struct ring forward_ring, backward_ring;
-    struct tensor *sent;    /* send_prev_wait_handle's */
-    struct tensor *awaited; /* of the last receive that cool-down waited for */
-    int32_t waits;          /* entries of recv_next_wait_handles */
+    struct tensor *sent;               /* send_prev_wait_handle's */
+    struct tensor *awaited;            /* of the last receive that cool-down waited for */
+    int32_t waits;                     /* entries of recv_next_wait_handles */
 };
 
 static struct stage *stage_of(const struct interleaved_names *n, int32_t local)
@@ -68,7 +73,7 @@ static struct tensor *receive_forward(struct interleaved_names *n, int32_t local
     struct tensor *x = local < 0 ? NULL : megatron_receive(n->run, stage_of(n, local)->in);
 
     if (local >= 0)
-        n->lanes[local].flights[n->lanes[local].received++].input = tensor_ref(x);
+        n->lists->lanes[local].flights[n->lists->lanes[local].received++].input = tensor_ref(x);
     return x;
 }
 
@@ -77,7 +82,7 @@ static struct tensor *receive_backward(struct interleaved_names *n, int32_t loca
     struct tensor *x = local < 0 ? NULL : megatron_receive(n->run, stage_of(n, local)->out);
 
     if (local >= 0)
-        n->lanes[local].grads[n->lanes[local].grads_received++] = tensor_ref(x);
+        n->lists->lanes[local].grads[n->lists->lanes[local].grads_received++] = tensor_ref(x);
     return x;
 }
 
@@ -97,7 +102,7 @@ static struct tensor *forward(struct interleaved_names *n, int32_t k)
     struct turn turn = megatron_forward_turn(n->shape, k);
     struct stage *stage = stage_of(n, turn.local);
     struct megatron *m = n->run->wrapper_state;
-    struct flight *flight = &n->lanes[turn.local].flights[turn.micro];
+    struct flight *flight = &n->lists->lanes[turn.local].flights[turn.micro];
 
     megatron_forward(n->run, stage, flight, turn.micro);
     value_set(&n->run->ghost, &m->count, (struct value){ 0 });
@@ -109,7 +114,7 @@ static struct tensor *forward(struct interleaved_names *n, int32_t k)
 /* deallocate() - the output that was sent last, in the name and in the list */
 static void deallocate(struct interleaved_names *n)
 {
-    struct tensor **listed = &n->lanes[n->output_lane].flights[n->output_micro].output;
+    struct tensor **listed = &n->lists->lanes[n->output_lane].flights[n->output_micro].output;
 
     if (!n->output)
         return;
@@ -122,7 +127,7 @@ static void deallocate(struct interleaved_names *n)
 static struct tensor *backward(struct interleaved_names *n, int32_t k)
 {
     struct turn turn = megatron_backward_turn(n->shape, k);
-    struct lane *lane = &n->lanes[turn.local];
+    struct lane *lane = &n->lists->lanes[turn.local];
     struct flight flight = lane->flights[turn.micro];
     struct tensor *grad = lane->grads[turn.micro];
 
@@ -155,7 +160,7 @@ static void warm_up(struct interleaved_names *n)
         deallocate(n);
     }
     if (n->warm > 0 && follows && n->rank + 1 < n->shape->ranks) {
-        struct ring *ring = &n->backward_ring;
+        struct ring *ring = &n->lists->backward;
 
         bind(&ring->items[ring->count - 1], receive_backward(n, n->shape->local - 1));
         n->waits++;
@@ -170,7 +175,7 @@ static struct tensor *wait(struct interleaved_names *n, int32_t k)
     if (n->waits == 0 || stage_is_last(n->run, stage_of(n, turn.local)))
         return NULL;
     n->waits--;
-    return n->lanes[turn.local].grads[turn.micro];
+    return n->lists->lanes[turn.local].grads[turn.micro];
 }
 
 /* exchange_backward() - pp_post_backward(): the gradient is sent, and the next received */
@@ -179,7 +184,7 @@ static void exchange_backward(struct interleaved_names *n, int32_t k, struct ten
     struct tensor *received = receive_backward(n, next_lane(n, k, false));
 
     n->waits += received != NULL;
-    ring_put(&n->backward_ring, k, received);
+    ring_put(&n->lists->backward, k, received);
     bind(&n->sent, tensor_ref(grad));
 }
 
@@ -192,7 +197,7 @@ static void steady(struct interleaved_names *n)
         deallocate(n);
         struct tensor *output = forward(n, at);
 
-        ring_put(&n->forward_ring, at, receive_forward(n, next));
+        ring_put(&n->lists->forward, at, receive_forward(n, next));
         wait(n, k);
         struct tensor *grad = backward(n, k);
 
@@ -221,21 +226,24 @@ static void cool_down(struct interleaved_names *n)
 
 /* ------------------------------------------------------------------ the function's frame */
 
-static void lists_make(struct interleaved_names *n)
+static struct interleaved_lists *lists_make(const struct run *run)
 {
-    struct arena *arena = n->run->arena;
-    int32_t extra = n->shape->group > 0 ? n->shape->group - n->shape->ranks : 0;
-    bool first = n->rank == 0, last = n->rank + 1 == n->shape->ranks;
+    const struct pipeline_shape *shape = &run->pipeline->shape;
+    struct interleaved_lists *lists = arena_new(run->arena, struct interleaved_lists);
+    int32_t more = shape->group > 0 ? shape->group - shape->ranks : 0;
+    bool first = run->pipeline->rank == 0, last = run->pipeline->rank + 1 == shape->ranks;
+    size_t micros = (size_t)shape->micros;
 
-    n->lanes = arena_array(arena, struct lane, (size_t)n->shape->local);
-    for (int32_t i = 0; i < n->shape->local; i++) {
-        n->lanes[i].flights = arena_array(arena, struct flight, (size_t)n->shape->micros);
-        n->lanes[i].grads = arena_array(arena, struct tensor *, (size_t)n->shape->micros);
+    lists->lanes = arena_array(run->arena, struct lane, (size_t)shape->local);
+    for (int32_t i = 0; i < shape->local; i++) {
+        lists->lanes[i].flights = arena_array(run->arena, struct flight, micros);
+        lists->lanes[i].grads = arena_array(run->arena, struct tensor *, micros);
     }
-    n->forward_ring.count = first ? extra + 1 : 1;
-    n->backward_ring.count = last ? extra + 1 : 1;
-    n->forward_ring.items = arena_array(arena, struct tensor *, (size_t)n->forward_ring.count);
-    n->backward_ring.items = arena_array(arena, struct tensor *, (size_t)n->backward_ring.count);
+    lists->forward.count = first ? more + 1 : 1;
+    lists->backward.count = last ? more + 1 : 1;
+    lists->forward.items = arena_array(run->arena, struct tensor *, (size_t)lists->forward.count);
+    lists->backward.items = arena_array(run->arena, struct tensor *, (size_t)lists->backward.count);
+    return lists;
 }
 
 static void ring_drop(struct ring *ring)
@@ -246,17 +254,21 @@ static void ring_drop(struct ring *ring)
 
 static void drop_names(struct interleaved_names *n)
 {
-    for (int32_t i = 0; i < n->shape->local; i++)
+    for (int32_t i = 0; i < n->shape->local; i++) {
+        struct lane *lane = &n->lists->lanes[i];
+
         for (int32_t k = 0; k < n->shape->micros; k++) { /* after a failure */
-            flight_drop(n->run, &n->lanes[i].flights[k]);
-            bind(&n->lanes[i].grads[k], NULL);
+            flight_drop(n->run, &lane->flights[k]);
+            bind(&lane->grads[k], NULL);
         }
+        lane->received = lane->grads_received = 0;
+    }
     bind(&n->input, NULL);
     bind(&n->output, NULL);
     bind(&n->input_grad, NULL);
     bind(&n->output_grad, NULL);
-    ring_drop(&n->forward_ring);
-    ring_drop(&n->backward_ring);
+    ring_drop(&n->lists->forward);
+    ring_drop(&n->lists->backward);
     bind(&n->sent, NULL);
     bind(&n->awaited, NULL);
 }
@@ -265,16 +277,19 @@ void megatron_interleaved(struct run *run, struct megatron *m)
 {
     const struct pipeline_shape *shape = &run->pipeline->shape;
     struct ghost *g = &run->ghost;
+
+    if (!m->lists)
+        m->lists = lists_make(run);
     struct interleaved_names n = {
         .run = run,
         .shape = shape,
+        .lists = m->lists,
         .rank = run->pipeline->rank,
         .total = shape->micros * shape->local,
         .warm = megatron_warm_up(shape, run->pipeline->rank),
     };
     TENSOR_AUTO *total = tensor_new_scalar(g, DTYPE_INT32); /* tokens of all micro-batches */
 
-    lists_make(&n);
     warm_up(&n);
     steady(&n);
     cool_down(&n);

@@ -19,7 +19,7 @@
 enum {
     CONTEXTS = 4,
     CONTEXTS_QUICK = 3,
-    STEPS = 2 + JOB_MEMORY_STEPS + JOB_LIBRARIES_STEPS + JOB_SPEED_STEPS
+    STEPS = 2 + JOB_MEMORY_STEPS + JOB_LIBRARIES_STEPS + JOB_MATMUL_STEPS + JOB_SPEED_STEPS
 };
 static const double WATCHDOG = 30;
 
@@ -447,6 +447,8 @@ enum plm_status calibrate_run(const struct calibrate_options *options,
         status = run_child(&run, job_memory, &options->probe, "memory");
     if (status == PLM_OK)
         status = run_extra(&run, job_libraries, &options->probe, "libraries", FIGURE_CUBLAS_HANDLE);
+    if (status == PLM_OK)
+        status = run_extra(&run, job_matmul, &options->probe, "products of fp8", FIGURE_CUBLAS_FP8);
     if (status == PLM_OK)
         status = run_extra(&run, job_speed, &options->probe, "speed", FIGURE_COPY_RATE);
     if (status == PLM_OK && options->python)

@@ -238,6 +238,15 @@ void job_libraries(const struct child_voice *voice, const void *what)
     probe_end(&job, status);
 }
 
+void job_matmul(const struct child_voice *voice, const void *what)
+{
+    static const struct named probes[] = { { "products of fp8", probe_matmul } };
+    struct probe_job job;
+    enum plm_status status = run_probes(&job, voice, what, probes, JOB_MATMUL_STEPS);
+
+    probe_end(&job, status);
+}
+
 void job_speed(const struct child_voice *voice, const void *what)
 {
     static const struct named probes[] = {

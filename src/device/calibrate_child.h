@@ -25,7 +25,7 @@ void probe_end(struct probe_job *job, enum plm_status status);
 child_job job_context;
 
 child_job job_memory;
-child_job job_libraries, job_speed;
+child_job job_libraries, job_matmul, job_speed;
 
 /* says what NVML tells before there is a context of ours; fails where there is no NVML */
 child_job job_others;
@@ -36,6 +36,7 @@ child_job job_gpus;
 enum {
     JOB_MEMORY_STEPS = 9,
     JOB_LIBRARIES_STEPS = 1,
+    JOB_MATMUL_STEPS = 1,
     JOB_SPEED_STEPS = 4
 }; /* times that each says "at" */
 

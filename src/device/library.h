@@ -11,6 +11,7 @@ enum library_type {
     LIBRARY_FLOAT32 = 0,
     LIBRARY_FLOAT16 = 2,
     LIBRARY_BFLOAT16 = 14,
+    LIBRARY_E4M3 = 28,
 };
 
 enum {
@@ -18,6 +19,8 @@ enum {
     LIBRARY_COMPUTE_32F_TF32 = 77, /* CUBLAS_COMPUTE_32F_FAST_TF32 */
     LIBRARY_GEMM_DEFAULT = -1,     /* CUBLAS_GEMM_DEFAULT */
     LIBRARY_PLAIN = 0,             /* CUBLAS_OP_N */
+    LIBRARY_TRANSPOSED = 1,        /* CUBLAS_OP_T */
+    LIBRARY_DESC_TRANSPOSE_A = 3,  /* CUBLASLT_MATMUL_DESC_TRANSA */
 };
 
 /* struct libraries - the functions of library_calls.def; NULL where a library was not opened */

@@ -37,7 +37,7 @@ typedef enum plm_status probe_run(struct probe *probe);
 
 probe_run probe_ladder, probe_largest, probe_usable, probe_fragmentation, probe_addresses;
 probe_run probe_vmm, probe_pool, probe_managed;
-probe_run probe_libraries;
+probe_run probe_libraries, probe_matmul;
 probe_run probe_calls, probe_copies, probe_peers, probe_kernels;
 
 /*

@@ -254,11 +254,19 @@ class Truth(unittest.TestCase):
         self.assertNotEqual(done.all('h2d_pinned'), [])
 
     def test_the_rate_of_cublas(self):
-        done = measured('--quick', fp32=20e12, tf32=100e12, fp16=200e12, bf16=190e12)
-        for name, truth in (('fp32', 20e12), ('tf32', 100e12), ('fp16', 200e12), ('bf16', 190e12)):
+        rates = {'fp32': 20e12, 'tf32': 100e12, 'fp16': 200e12, 'bf16': 190e12, 'fp8': 400e12}
+        done = measured('--quick', **rates)
+        for name, truth in rates.items():
             for figure in done.all(f'cublas_{name}'):
                 self.close(figure['value'], truth)
             self.assertGreater(len(done.all(f'cublas_{name}')), 0)
+
+    def test_fp8_is_left_out_where_there_is_none(self):
+        done = measured('--quick', capability=86)
+        self.assertIn('cublas_fp8: the GPU has no such tensor cores', done.report['skipped'])
+        done = measured('--quick', lines=['fail cublasLtMatmul 1 15'])
+        self.assertIn('cublas_fp8: while measuring products of fp8: cublasLtMatmul failed with status 15', done.report['skipped'])
+        self.assertNotEqual(done.all('cublas_bf16'), [])
 
     def test_the_fit_has_no_residual_where_there_is_none(self):
         """context + libraries + reserved is exactly what the double counts, with libraries and without."""

@@ -158,6 +158,96 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(void *handle,
     return 0;
 }
 
+/* struct layout - of a matrix; descriptions of a product are layouts of nothing */
+struct layout {
+    int type;
+    bool transposed;
+    uint64_t rows, columns;
+};
+
+static int make_layout(void **ret, struct layout layout)
+{
+    struct layout *made = calloc(1, sizeof *made);
+
+    *made = layout;
+    world()->self->mappings++;
+    *ret = made;
+    return 0;
+}
+
+static int drop_layout(void *layout)
+{
+    world()->self->mappings--;
+    free(layout);
+    return 0;
+}
+
+int cublasLtMatmulDescCreate(void **operation, int compute_type, int scale_type)
+{
+    ENTER(cublasLtMatmulDescCreate);
+    if (compute_type != LIBRARY_COMPUTE_32F || scale_type != LIBRARY_FLOAT32)
+        return FAILED;
+    return make_layout(operation, (struct layout){ 0 });
+}
+
+int cublasLtMatmulDescDestroy(void *operation)
+{
+    ENTER(cublasLtMatmulDescDestroy);
+    return drop_layout(operation);
+}
+
+int cublasLtMatmulDescSetAttribute(void *operation, int attribute, const void *value, size_t bytes)
+{
+    ENTER(cublasLtMatmulDescSetAttribute);
+    if (attribute != LIBRARY_DESC_TRANSPOSE_A || bytes != sizeof(int))
+        return FAILED;
+    ((struct layout *)operation)->transposed = *(const int *)value == LIBRARY_TRANSPOSED;
+    return 0;
+}
+
+int cublasLtMatrixLayoutCreate(
+    void **layout, int type, uint64_t rows, uint64_t columns, int64_t stride)
+{
+    ENTER(cublasLtMatrixLayoutCreate);
+    if (stride < (int64_t)rows)
+        return FAILED;
+    return make_layout(layout, (struct layout){ .type = type, .rows = rows, .columns = columns });
+}
+
+int cublasLtMatrixLayoutDestroy(void *layout)
+{
+    ENTER(cublasLtMatrixLayoutDestroy);
+    return drop_layout(layout);
+}
+
+/* as NVIDIA's: fp8 only with the first factor transposed, on a GPU that has it, to a 16-bit type */
+int cublasLtMatmul(void *handle,
+                   void *operation,
+                   const void *alpha,
+                   const void *a,
+                   void *a_layout,
+                   const void *b,
+                   void *b_layout,
+                   const void *beta,
+                   const void *c,
+                   void *c_layout,
+                   void *d,
+                   void *d_layout,
+                   const void *algorithm,
+                   void *workspace,
+                   size_t workspace_bytes,
+                   void *stream)
+{
+    const struct layout *x = a_layout, *y = b_layout, *z = d_layout;
+
+    ENTER(cublasLtMatmul);
+    if (x->type != LIBRARY_E4M3 || y->type != LIBRARY_E4M3 || z->type != LIBRARY_BFLOAT16 ||
+        !((struct layout *)operation)->transposed || world()->set.capability < 89)
+        return FAILED;
+    world_work(RATE_FP8, 2.0 * (double)x->columns * (double)y->columns * (double)x->rows);
+    return 0;
+}
+
 int cudnnCreate(void **handle)
 {
     ENTER(cudnnCreate);

@@ -26,7 +26,9 @@ struct framework {
     bool scan_narrow;        /* cub scans with half as much state a tile (2.6) */
     bool layer_norm_blocks;  /* backward of many rows sums in blocks */
     bool efficient_gqa;      /* memory-efficient attention takes shared heads (2.15; not 2.11) */
-    bool efficient_seeds;    /* memory-efficient attention keeps seed and offset on the device */
+    bool
+        native_attention_any; /* nn.MultiheadAttention's fast path takes heads that 8 does not divide (2.15; not 2.11) */
+    bool efficient_seeds; /* memory-efficient attention keeps seed and offset on the device */
     bool
         clip_partials; /* foreach_norm keeps one partial per chunk, not per tensor and chunk (2.15) */
     bool flash_rng_always; /* flash attention makes its random state without dropout too */

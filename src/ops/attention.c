@@ -106,7 +106,7 @@ static bool cudnn_runs(const struct attention *a)
            a->key->sizes[2] > 1 && !tensor_requires_grad(a->mask);
 }
 
-static enum attention_kind choose(const struct attention *a)
+enum attention_kind attention_choose(const struct attention *a)
 {
     int cc = a->g->around.cc;
     bool cudnn_first = a->g->around.framework->cudnn_first && (cc == 90 || cc == 100 || cc == 103);
@@ -204,6 +204,11 @@ static struct tensor *run(enum attention_kind kind, const struct attention *a)
                                   : attention_recorded(attention_fused(kind), a);
 }
 
+struct tensor *attention_run(enum attention_kind kind, const struct attention *a)
+{
+    return kind == ATTENTION_FLASH ? attention_padded(a, run) : run(kind, a);
+}
+
 void op_scaled_dot_product_attention(struct ghost *g,
                                      const struct op_args *args,
                                      struct tensor **ret)
@@ -228,7 +233,7 @@ void op_scaled_dot_product_attention(struct ghost *g,
         ghost_fail(g, PLM_E_MODEL, "a mask and is_causal exclude each other");
         return;
     }
-    enum attention_kind kind = choose(&a);
+    enum attention_kind kind = attention_choose(&a);
     TENSOR_AUTO *converted =
         mask && mask->dtype == DTYPE_BOOL ? float_mask(g, mask, a.query->dtype) : tensor_ref(mask);
 
@@ -241,5 +246,5 @@ void op_scaled_dot_product_attention(struct ghost *g,
         a.mask = aligned;
     }
     if (!g->halt)
-        ret[0] = kind == ATTENTION_FLASH ? attention_padded(&a, run) : run(kind, &a);
+        ret[0] = attention_run(kind, &a);
 }

@@ -45,6 +45,10 @@ enum attention_kind {
 
 extern const struct attention_kernel attention_flash, attention_efficient, attention_cudnn;
 
+/* attention_choose() - the first kind whose conditions hold; attention_run() - a call of that kind, recorded */
+enum attention_kind attention_choose(const struct attention *a);
+struct tensor *attention_run(enum attention_kind kind, const struct attention *a);
+
 /* attention_fused() - the kernel of a kind; NULL for ATTENTION_MATH */
 const struct attention_kernel *attention_fused(enum attention_kind kind);
 

@@ -384,6 +384,39 @@ static void a_reentrant_block_holds_its_keyword_arguments(void **state)
         "+64 -4 -4 -64 -64 -64 -512 -1024 -1024 -1280 -2560 -2560");
 }
 
+/* nn.MultiheadAttention in evaluation where no fused kernel runs: heads of 6 in float32 */
+static void the_fast_path_of_attention_without_a_fused_kernel(void **state)
+{
+    static const char text[] =
+        "plimsoll: 1\n"
+        "model: fast-path\n"
+        "inputs: {x: {dtype: float32, shape: [4, 6, 12]}}\n"
+        "blocks:\n"
+        "  attention:\n"
+        "    in: [x]\n"
+        "    nodes:\n"
+        "      - {as: weight, op: parameter, name: in_proj_weight, shape: [36, 12]}\n"
+        "      - {as: bias, op: parameter, name: in_proj_bias, shape: [36]}\n"
+        "      - {as: [y, qkv], op: native_attention, in: [x, weight, bias], num_heads: 2}\n"
+        "      - {as: out, op: linear, in: y, features: 12, name: out_proj, del: y}\n"
+        "    out: out\n"
+        "main:\n"
+        "  in: [x]\n"
+        "  nodes:\n"
+        "    - {as: out, call: attention, in: x, name: attn}\n"
+        "    - {as: loss, op: sum, in: out}\n"
+        "  out: [loss, out]\n";
+    static const struct plm_strategy strategy = { .eval = true };
+
+    /* PyTorch 2.15 on an a100-80: nn.MultiheadAttention(12, 2, batch_first=True)(x, x, x, need_weights=False), two steps */
+    test_steps_expect(
+        text, &strategy,
+        "+576 +48 +1728 +144 +1152 +3456 +8519680 -8519680 +3456 -3456 +1152 +8519680 -8519680 "
+        "+8519680 -1152 -8519680 +1152 +1152 +1048576 -1152 -3456 -1048576 +4 -4 -1152 -1152 "
+        "+1152 +3456 +8519680 -8519680 +3456 -3456 +1152 +8519680 -8519680 +8519680 -1152 "
+        "-8519680 +1152 +1152 +1048576 -1152 -3456 -1048576 +4 -4 -1152 -1152");
+}
+
 static void one_name_has_one_size(void **state)
 {
     static const struct plm_strategy strategy = { 0 };
@@ -421,6 +454,7 @@ int main(void)
         cmocka_unit_test(a_frozen_expression_must_compile),
         cmocka_unit_test(what_has_no_effect_is_warned_of),
         cmocka_unit_test(a_reentrant_block_holds_its_keyword_arguments),
+        cmocka_unit_test(the_fast_path_of_attention_without_a_fused_kernel),
         cmocka_unit_test(one_name_has_one_size),
         cmocka_unit_test(a_tie_names_what_an_operator_has),
     };

@@ -89,9 +89,9 @@ static struct tensor *receive_backward(struct interleaved_names *n, int32_t loca
 /* ring_put() - of turn @k; the next entry is None when something was received */
 static void ring_put(struct ring *ring, int32_t k, struct tensor *x)
 {
-    bind(&ring->items[k % ring->count], x);
+    megatron_bind(&ring->items[k % ring->count], x);
     if (x)
-        bind(&ring->items[(k + 1) % ring->count], NULL);
+        megatron_bind(&ring->items[(k + 1) % ring->count], NULL);
 }
 
 /* ------------------------------------------------------------------ turns */
@@ -108,7 +108,7 @@ static struct tensor *forward(struct interleaved_names *n, int32_t k)
     value_set(&n->run->ghost, &m->count, (struct value){ 0 });
     n->output_lane = turn.local;
     n->output_micro = turn.micro;
-    return stage_is_last(n->run, stage) ? NULL : tensor_ref(flight->output);
+    return megatron_is_last(n->run, stage) ? NULL : tensor_ref(flight->output);
 }
 
 /* deallocate() - the output that was sent last, in the name and in the list */
@@ -118,7 +118,7 @@ static void deallocate(struct interleaved_names *n)
 
     if (!n->output)
         return;
-    bind(listed, NULL);
+    megatron_bind(listed, NULL);
     megatron_deallocate(&n->output);
     *listed = tensor_ref(n->output);
 }
@@ -155,24 +155,24 @@ static void warm_up(struct interleaved_names *n)
     for (int32_t k = 0; k < n->warm; k++) {
         int32_t next = k + 1 < n->total ? next_lane(n, k, true) : -1;
 
-        bind(&n->output, forward(n, k));
-        bind(&n->input, receive_forward(n, next));
+        megatron_bind(&n->output, forward(n, k));
+        megatron_bind(&n->input, receive_forward(n, next));
         deallocate(n);
     }
     if (n->warm > 0 && follows && n->rank + 1 < n->shape->ranks) {
         struct ring *ring = &n->lists->backward;
 
-        bind(&ring->items[ring->count - 1], receive_backward(n, n->shape->local - 1));
+        megatron_bind(&ring->items[ring->count - 1], receive_backward(n, n->shape->local - 1));
         n->waits++;
     }
 }
 
-/* wait() - before the @k-th backward: for its gradient, unless that has been waited for already. It is the one that was received */
-static struct tensor *wait(struct interleaved_names *n, int32_t k)
+/* await() - before the @k-th backward: for its gradient, unless that has been waited for already. It is the one that was received */
+static struct tensor *await(struct interleaved_names *n, int32_t k)
 {
     struct turn turn = megatron_backward_turn(n->shape, k);
 
-    if (n->waits == 0 || stage_is_last(n->run, stage_of(n, turn.local)))
+    if (n->waits == 0 || megatron_is_last(n->run, stage_of(n, turn.local)))
         return NULL;
     n->waits--;
     return n->lists->lanes[turn.local].grads[turn.micro];
@@ -185,7 +185,7 @@ static void exchange_backward(struct interleaved_names *n, int32_t k, struct ten
 
     n->waits += received != NULL;
     ring_put(&n->lists->backward, k, received);
-    bind(&n->sent, tensor_ref(grad));
+    megatron_bind(&n->sent, tensor_ref(grad));
 }
 
 static void steady(struct interleaved_names *n)
@@ -198,12 +198,12 @@ static void steady(struct interleaved_names *n)
         struct tensor *output = forward(n, at);
 
         ring_put(&n->lists->forward, at, receive_forward(n, next));
-        wait(n, k);
+        await(n, k);
         struct tensor *grad = backward(n, k);
 
         exchange_backward(n, k, grad);
-        bind(&n->output, output);
-        bind(&n->input_grad, grad);
+        megatron_bind(&n->output, output);
+        megatron_bind(&n->input_grad, grad);
     }
     deallocate(n);
 }
@@ -215,12 +215,12 @@ static void cool_down(struct interleaved_names *n)
     for (int32_t k = n->total - n->warm; k < n->total; k++) {
         int32_t next = k + 1 < n->total ? next_lane(n, k, false) : -1;
 
-        struct tensor *waited = wait(n, k);
+        struct tensor *waited = await(n, k);
 
         if (waited)
-            bind(&n->awaited, tensor_ref(waited));
-        bind(&n->input_grad, backward(n, k));
-        bind(&n->output_grad, receive_backward(n, next));
+            megatron_bind(&n->awaited, tensor_ref(waited));
+        megatron_bind(&n->input_grad, backward(n, k));
+        megatron_bind(&n->output_grad, receive_backward(n, next));
     }
 }
 
@@ -249,7 +249,7 @@ static struct interleaved_lists *lists_make(const struct run *run)
 static void ring_drop(struct ring *ring)
 {
     for (int32_t i = 0; i < ring->count; i++)
-        bind(&ring->items[i], NULL);
+        megatron_bind(&ring->items[i], NULL);
 }
 
 static void drop_names(struct interleaved_names *n)
@@ -259,18 +259,18 @@ static void drop_names(struct interleaved_names *n)
 
         for (int32_t k = 0; k < n->shape->micros; k++) { /* after a failure */
             flight_drop(n->run, &lane->flights[k]);
-            bind(&lane->grads[k], NULL);
+            megatron_bind(&lane->grads[k], NULL);
         }
         lane->received = lane->grads_received = 0;
     }
-    bind(&n->input, NULL);
-    bind(&n->output, NULL);
-    bind(&n->input_grad, NULL);
-    bind(&n->output_grad, NULL);
+    megatron_bind(&n->input, NULL);
+    megatron_bind(&n->output, NULL);
+    megatron_bind(&n->input_grad, NULL);
+    megatron_bind(&n->output_grad, NULL);
     ring_drop(&n->lists->forward);
     ring_drop(&n->lists->backward);
-    bind(&n->sent, NULL);
-    bind(&n->awaited, NULL);
+    megatron_bind(&n->sent, NULL);
+    megatron_bind(&n->awaited, NULL);
 }
 
 void megatron_interleaved(struct run *run, struct megatron *m)

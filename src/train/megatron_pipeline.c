@@ -30,8 +30,8 @@ static void pop(struct schedule_names *s)
 {
     struct flight flight = s->flights[s->ended++];
 
-    bind(&s->now.input, flight.input);
-    bind(&s->now.output, flight.output);
+    megatron_bind(&s->now.input, flight.input);
+    megatron_bind(&s->now.output, flight.output);
     s->now.held = flight.held;
 }
 
@@ -39,13 +39,13 @@ static void backward(struct schedule_names *s, int32_t micro)
 {
     struct tensor *grad = megatron_backward(s->run, s->stage, &s->now, s->output_grad, micro);
 
-    bind(&s->input_grad, grad);
+    megatron_bind(&s->input_grad, grad);
 }
 
 static void warm_up(struct schedule_names *s, int32_t count)
 {
     for (int32_t i = 0; i < count; i++) {
-        bind(&s->now.input, megatron_receive(s->run, s->stage->in));
+        megatron_bind(&s->now.input, megatron_receive(s->run, s->stage->in));
         megatron_forward(s->run, s->stage, &s->now, i);
         push(s);
     }
@@ -54,14 +54,14 @@ static void warm_up(struct schedule_names *s, int32_t count)
 static void steady(struct schedule_names *s, int32_t warm, int32_t count)
 {
     if (count > 0)
-        bind(&s->now.input, megatron_receive(s->run, s->stage->in));
+        megatron_bind(&s->now.input, megatron_receive(s->run, s->stage->in));
     for (int32_t i = 0; i < count; i++) {
         megatron_forward(s->run, s->stage, &s->now, i + warm);
-        bind(&s->output_grad, megatron_receive(s->run, s->stage->out));
+        megatron_bind(&s->output_grad, megatron_receive(s->run, s->stage->out));
         push(s);
         pop(s);
         backward(s, i);
-        bind(&s->now.input, i + 1 < count ? megatron_receive(s->run, s->stage->in) : NULL);
+        megatron_bind(&s->now.input, i + 1 < count ? megatron_receive(s->run, s->stage->in) : NULL);
     }
 }
 
@@ -69,7 +69,7 @@ static void cool_down(struct schedule_names *s, int32_t warm, int32_t micros)
 {
     for (int32_t i = 0; i < warm; i++) {
         pop(s);
-        bind(&s->output_grad, megatron_receive(s->run, s->stage->out));
+        megatron_bind(&s->output_grad, megatron_receive(s->run, s->stage->out));
         backward(s, micros - warm + i);
     }
 }
@@ -82,8 +82,8 @@ static void drop_names(struct schedule_names *s)
         pop(s);
     flight_drop(s->run, &s->now);
     value_set(&s->run->ghost, &m->count, (struct value){ 0 });
-    bind(&s->output_grad, NULL);
-    bind(&s->input_grad, NULL);
+    megatron_bind(&s->output_grad, NULL);
+    megatron_bind(&s->input_grad, NULL);
 }
 
 void megatron_pipeline(struct run *run, struct megatron *m)

@@ -8,7 +8,7 @@
 #include "train/megatron_stage.h"
 #include "ops/pointwise.h"
 
-void bind(struct tensor **name, struct tensor *x)
+void megatron_bind(struct tensor **name, struct tensor *x)
 {
     struct tensor *old = *name;
 
@@ -16,7 +16,7 @@ void bind(struct tensor **name, struct tensor *x)
     tensor_drop(old);
 }
 
-bool stage_is_last(const struct run *run, const struct stage *stage)
+bool megatron_is_last(const struct run *run, const struct stage *stage)
 {
     return stage->index + 1 == (int32_t)run->pipeline->stage_count;
 }
@@ -48,8 +48,8 @@ static void give_args(struct run *run, struct stage *stage, struct tensor *input
     struct megatron *m = run->wrapper_state;
     uint32_t received = (uint32_t)stage->in->count;
 
-    bind(&m->stage_inputs[stage - run->pipeline->stages], tensor_ref(input));
-    if (stage->index == 0 || stage_is_last(run, stage))
+    megatron_bind(&m->stage_inputs[stage - run->pipeline->stages], tensor_ref(input));
+    if (stage->index == 0 || megatron_is_last(run, stage))
         batch_make(run);
     if (received > 0)
         stage->frame[0] = value_tensor(tensor_ref(input));
@@ -86,7 +86,7 @@ static struct tensor *take_output(struct run *run, struct stage *stage)
     struct value *outputs = stage->frame + stage->call.in_count;
     struct tensor *output = NULL;
 
-    if (stage_is_last(run, stage))
+    if (megatron_is_last(run, stage))
         output = compute_loss(run, stage);
     else if (outputs[0].kind == VALUE_TENSOR)
         output = tensor_ref(outputs[0].as.tensor);
@@ -111,7 +111,7 @@ void megatron_forward(struct run *run, struct stage *stage, struct flight *now, 
 
     g->op = OP_COUNT;
     g->path = 0;
-    bind(&now->output, output);
+    megatron_bind(&now->output, output);
     now->held = run->held;
     run->held = NULL;
     run_mark(run, "fwd", (uint32_t)micro);
@@ -130,7 +130,7 @@ void megatron_deallocate(struct tensor **output)
     one->grad_fn = node_ref(old->grad_fn);
     one->output_nr = old->output_nr;
     one->requires_grad = old->requires_grad;
-    bind(output, one);
+    megatron_bind(output, one);
 }
 
 /* ------------------------------------------------------------------ backward */
@@ -141,7 +141,7 @@ static struct tensor *scale_loss(struct run *run, struct flight *now)
     struct megatron *m = run->wrapper_state;
     struct ghost *g = &run->ghost;
 
-    bind(&now->output, pointwise_mul(m->scale, now->output));
+    megatron_bind(&now->output, pointwise_mul(m->scale, now->output));
     g->category = CATEGORY_ACTIVATION_GRADIENT;
     struct tensor *one = now->output ? tensor_like(g, now->output, now->output->dtype) : NULL;
 
@@ -157,7 +157,7 @@ struct tensor *megatron_backward(
     if (g->halt || !now->output)
         return NULL;
     run->micro = (uint32_t)micro;
-    grad = stage_is_last(run, stage) ? scale_loss(run, now) : tensor_ref(grad);
+    grad = megatron_is_last(run, stage) ? scale_loss(run, now) : tensor_ref(grad);
     struct edge root = now->output ? autograd_edge(now->output) : (struct edge){ 0 };
 
     if (root.node && grad)
@@ -178,6 +178,6 @@ void flight_drop(struct run *run, struct flight *flight)
     run->held = flight->held;
     flight->held = NULL;
     region_release(run);
-    bind(&flight->input, NULL);
-    bind(&flight->output, NULL);
+    megatron_bind(&flight->input, NULL);
+    megatron_bind(&flight->output, NULL);
 }

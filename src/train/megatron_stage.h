@@ -16,11 +16,11 @@ struct flight {
     struct held *held;             /* of recomputed layers */
 };
 
-/* bind() - a name that is bound again lets go of what it had; @x is taken over */
-void bind(struct tensor **name, struct tensor *x);
+/* megatron_bind() - a name that is bound again lets go of what it had; @x is taken over */
+void megatron_bind(struct tensor **name, struct tensor *x);
 
-/* stage_is_last() - does @stage compute the loss? */
-bool stage_is_last(const struct run *run, const struct stage *stage);
+/* megatron_is_last() - does @stage compute the loss? */
+bool megatron_is_last(const struct run *run, const struct stage *stage);
 
 /* megatron_receive() - a buffer for what comes over a cut, owned; NULL where nothing does */
 struct tensor *megatron_receive(struct run *run, const struct ports *ports);

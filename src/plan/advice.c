@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/num.h"
 #include "base/units.h"
 #include "plan/estimate.h"
 
@@ -30,18 +31,95 @@ static bool is_16_bit(enum plm_precision precision)
 }
 
 /* remedy_for_pipeline() - what is in flight: fewer micro-batches, smaller ones, or less of each */
-static const char *remedy_for_pipeline(const struct plm_strategy *s)
+static const char *remedy_for_pipeline(const struct plm_strategy *s, bool checkpoints_help)
 {
     if (s->parallel.schedule != PLM_SCHEDULE_1F1B)
         return "--schedule 1f1b (fewer micro-batches in flight), or a smaller batch with more "
                "--microbatches";
-    if (s->checkpoint == PLM_CHECKPOINT_NONE)
+    if (checkpoints_help)
         return "--checkpoint full (recomputes activations), another --pp-split, or a smaller batch "
                "with more --microbatches";
     return "another --pp-split, or a smaller batch with more --microbatches";
 }
 
-static const char *remedy_for_activations(const struct simulation *sim)
+/* struct holding - activations alive at the peak within a marked place, or within all that share its parameters and so its path */
+struct holding {
+    uint64_t places;
+    plm_bytes all, largest;
+};
+
+/* place_around() - the number of the marked place within which a module is, from 1; 0: none */
+static uint32_t place_around(const struct names *names, const uint32_t *places, name_id path)
+{
+    const char *text = names_text(names, path);
+
+    for (size_t length = strlen(text); length > 0; length--) {
+        name_id name =
+            text[length] == '.' || text[length] == '\0' ? names_find(names, text, length) : 0;
+
+        if (name != 0 && places[name] > 0)
+            return places[name];
+    }
+    return 0;
+}
+
+static void mark_places(const struct graph_body *body, uint32_t *places, struct holding *held)
+{
+    for (size_t i = 0; i < body->step_count; i++) {
+        const struct graph_step *step = &body->steps[i];
+
+        if (step->place > 0 && places[step->path] == 0)
+            places[step->path] = step->place;
+        if (step->place > 0)
+            held[places[step->path]].places++;
+        if (step->body)
+            mark_places(step->body, places, held);
+    }
+}
+
+/*
+ * recomputable() - bytes alive at the peak that checkpoints around all marked places would not hold
+ *
+ * Of what a place holds, its largest tensor may be its output, which stays; and one place is there again when it is run again.
+ */
+static plm_bytes recomputable(struct simulation *sim)
+{
+    const struct ghost *g = train_ghost(sim->run);
+    uint32_t *places = arena_array(&sim->arena, uint32_t, sim->names.text_count + 1);
+    struct holding *held = arena_array(&sim->arena, struct holding, sim->graph->place_count + 1);
+    plm_bytes sum = 0, most = 0;
+    size_t count;
+    const bool *alive = estimate_alive(sim, &count);
+
+    mark_places(sim->graph->main, places, held);
+    for (size_t i = 1; i < count; i++) {
+        const struct record *record = &g->records[i];
+
+        if (!alive[i] || record->category != CATEGORY_ACTIVATION)
+            continue;
+        struct holding *h = &held[place_around(&sim->names, places, record->path)];
+
+        h->all += record->bytes;
+        h->largest = num_max(h->largest, record->bytes);
+    }
+    for (uint32_t i = 1; i <= sim->graph->place_count; i++) {
+        const struct holding *h = &held[i];
+        plm_bytes stays = num_min(h->places * h->largest, h->all);
+
+        sum += h->all - stays;
+        most = num_max(most, h->places ? (h->all - stays) / h->places : 0);
+    }
+    return sum - most;
+}
+
+/* checkpoints_help() - or is what they would save not worth naming? */
+static bool checkpoints_help(struct simulation *sim, plm_bytes activations)
+{
+    return sim->strategy.checkpoint == PLM_CHECKPOINT_NONE && sim->graph->place_count > 0 &&
+           recomputable(sim) > activations / NOTEWORTHY;
+}
+
+static const char *remedy_for_activations(struct simulation *sim, plm_bytes activations)
 {
     const struct plm_strategy *s = &sim->strategy;
 
@@ -55,8 +133,8 @@ static const char *remedy_for_activations(const struct simulation *sim)
     if (s->parallel.megatron > 0)
         return "a smaller batch";
     if (s->parallel.pp > 1)
-        return remedy_for_pipeline(s);
-    if (s->checkpoint == PLM_CHECKPOINT_NONE && sim->graph->place_count > 0)
+        return remedy_for_pipeline(s, checkpoints_help(sim, activations));
+    if (checkpoints_help(sim, activations))
         return "--checkpoint full (recomputes activations), or a smaller batch with --accumulate";
     if (s->precision == PLM_PRECISION_FP32)
         return "--precision bf16 or amp-bf16, or a smaller batch with --accumulate";
@@ -188,10 +266,10 @@ const char *estimate_advice(struct simulation *sim, const struct plm_result *res
     else if (failed_activation(result) > activations && failed_activation(result) >= model)
         buf_printf(&buf, ", and the %s asked for %s more; lower it by %s", result->failure.phase,
                    units_format_bytes(failed_activation(result), text),
-                   remedy_for_activations(sim));
+                   remedy_for_activations(sim, activations));
     else if (activations >= model)
         buf_printf(&buf, ", with %s of activations and their gradients; lower it by %s",
-                   units_format_bytes(activations, text), remedy_for_activations(sim));
+                   units_format_bytes(activations, text), remedy_for_activations(sim, activations));
     else
         buf_printf(&buf, ", with %s of weights, gradients and states; lower it by %s",
                    units_format_bytes(model, text), remedy_for_states(sim));

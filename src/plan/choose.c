@@ -2,7 +2,8 @@
  * plan/choose.c - --checkpoint auto: the fewest recomputed operators that fit the device
  *
  * Places are tried in the order of what they save for each operator that they recompute; the shortest prefix of that order
- * that fits is taken. Places of one kind (the layers of a transformer) save the same, and the first of them come first.
+ * that fits is taken. Places of one kind (the layers of a transformer) save the same, and the first of them come first: of a row
+ * of one kind only the ends are simulated, and more where those differ.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,10 @@ enum { MEASURED_MOST = 64 }; /* places that are simulated one by one */
 
 struct place {
     uint32_t number; /* from 0 */
+    name_id block;
     uint64_t ops;    /* that its recomputation runs again */
-    double worth;    /* bytes saved for each of them */
+    plm_bytes saved; /* alone */
+    double worth;    /* bytes saved for each operator */
 };
 
 static uint64_t ops_of(const struct graph_body *body)
@@ -39,7 +42,9 @@ static void find_places(const struct graph_body *body, struct place *places)
         const struct graph_step *step = &body->steps[i];
 
         if (step->place)
-            places[step->place - 1] = (struct place){ step->place - 1, ops_of(step->body), 0 };
+            places[step->place - 1] = (struct place){ .number = step->place - 1,
+                                                      .block = step->body->name,
+                                                      .ops = ops_of(step->body) };
         if (step->body)
             find_places(step->body, places);
     }
@@ -116,7 +121,53 @@ static enum plm_status fits(const struct subject *subject,
     return PLM_OK;
 }
 
-/* measure() - what each place saves alone, where there is no capacity to end the run early */
+/* struct weighing - the same run with one place after another, where there is no capacity to end it early */
+struct weighing {
+    const struct subject *subject;
+    struct plm_strategy strategy;
+    plm_bytes without; /* any checkpoint */
+    struct place *places;
+    struct arena *arena;
+    struct plm_error *reterr;
+};
+
+static enum plm_status weigh(const struct weighing *w, size_t i)
+{
+    struct plm_strategy one = with_places(&w->strategy, &w->places[i], 1, w->arena);
+    plm_bytes with = 0;
+    bool unused;
+    enum plm_status status = fits(w->subject, &one, 0, &unused, &with, w->reterr);
+
+    w->places[i].saved = status == PLM_OK && w->without > with ? w->without - with : 0;
+    return status;
+}
+
+/* weigh_between() - @first and @last are weighed; what is between them is as they are, when they are alike */
+static enum plm_status weigh_between(const struct weighing *w, size_t first, size_t last)
+{
+    size_t middle = first + (last - first) / 2;
+    enum plm_status status = PLM_OK;
+
+    if (w->places[first].saved == w->places[last].saved) {
+        for (size_t i = first + 1; i < last; i++)
+            w->places[i].saved = w->places[first].saved;
+        return PLM_OK;
+    }
+    if (last - first > 1)
+        status = weigh(w, middle);
+    if (status == PLM_OK && last - first > 1)
+        status = weigh_between(w, first, middle);
+    if (status == PLM_OK && last - first > 1)
+        status = weigh_between(w, middle, last);
+    return status;
+}
+
+static bool alike(const struct place *a, const struct place *b)
+{
+    return a->block == b->block && a->ops == b->ops;
+}
+
+/* measure() - what each place saves alone */
 static enum plm_status measure(const struct subject *subject,
                                const struct plm_strategy *strategy,
                                struct place *places,
@@ -124,23 +175,29 @@ static enum plm_status measure(const struct subject *subject,
                                struct arena *arena,
                                struct plm_error *reterr)
 {
-    struct plm_strategy free = *strategy;
-    plm_bytes without, with;
+    struct weighing w = { .subject = subject,
+                          .strategy = *strategy,
+                          .places = places,
+                          .arena = arena,
+                          .reterr = reterr };
     bool unused;
 
-    free.capacity = SIMULATE_BYTES_MOST;
-    free.steps = 1;
-    struct plm_strategy none = with_places(&free, places, 0, arena);
-    enum plm_status status = fits(subject, &none, 0, &unused, &without, reterr);
+    w.strategy.capacity = SIMULATE_BYTES_MOST;
+    w.strategy.steps = 1;
+    struct plm_strategy none = with_places(&w.strategy, places, 0, arena);
+    enum plm_status status = fits(subject, &none, 0, &unused, &w.without, reterr);
 
-    for (size_t i = 0; status == PLM_OK && i < count; i++) {
-        struct plm_strategy one = with_places(&free, &places[i], 1, arena);
-
-        status = fits(subject, &one, 0, &unused, &with, reterr);
-        if (status == PLM_OK && without > with)
-            places[i].worth =
-                (double)(without - with) / (double)(places[i].ops ? places[i].ops : 1);
+    for (size_t first = 0, next; status == PLM_OK && first < count; first = next) {
+        for (next = first + 1; next < count && alike(&places[first], &places[next]);)
+            next++;
+        status = weigh(&w, first);
+        if (status == PLM_OK && next - first > 1)
+            status = weigh(&w, next - 1);
+        if (status == PLM_OK)
+            status = weigh_between(&w, first, next - 1);
     }
+    for (size_t i = 0; i < count; i++)
+        places[i].worth = (double)places[i].saved / (double)(places[i].ops ? places[i].ops : 1);
     return status;
 }
 
@@ -173,10 +230,14 @@ enum plm_status search_checkpoint(const struct subject *subject,
 
     find_places(shape.graph->main, places);
     simulation_finish(&shape);
+    if (count == 0) { /* a run of it warns */
+        *ret = full;
+        return PLM_OK;
+    }
     struct plm_strategy now = with_places(strategy, places, 0, arena);
 
     status = fits(subject, &now, capacity_cut, &ok, &unused, reterr);
-    if (status != PLM_OK || ok || count == 0) {
+    if (status != PLM_OK || ok) {
         *ret = now;
         return status;
     }

@@ -41,7 +41,7 @@ const char *estimate_chosen(const struct plm_strategy *chosen, struct arena *are
 {
     struct buf text = { .arena = arena };
 
-    if (chosen->checkpoint == PLM_CHECKPOINT_NONE)
+    if (chosen->checkpoint != PLM_CHECKPOINT_BLOCKS)
         return "none";
     buf_printf(&text, "blocks=%s", chosen->checkpoint_blocks);
     return buf_string(&text);

@@ -18,6 +18,9 @@ PLM_MUST_CHECK enum plm_status estimate_minimum(const struct subject *subject,
                                                 struct plm_result *ret,
                                                 struct plm_error *reterr);
 
+/* estimate_alive() - which allocations are alive at the peak; [ret_count] */
+const bool *estimate_alive(struct simulation *sim, size_t *ret_count);
+
 /* estimate_live() - what is alive at the peak, by category, block and operator, largest first */
 void estimate_live(struct simulation *sim, struct plm_result *result);
 

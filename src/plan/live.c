@@ -100,9 +100,9 @@ static name_id block_of(struct names *names, name_id path)
     return dot ? names_add(names, text, (size_t)(dot - text)) : path;
 }
 
-/* alive_at() - marks the allocations that are alive after the event @last was played; [ret_count] */
-static bool *alive_at(struct simulation *sim, size_t last, size_t *ret_count)
+const bool *estimate_alive(struct simulation *sim, size_t *ret_count)
 {
+    size_t last = sim->replay.peak_event;
     bool *alive = arena_array(&sim->arena, bool, sim->schedule.allocation_count + 1);
     uint32_t youngest = 0;
 
@@ -122,7 +122,7 @@ void estimate_live(struct simulation *sim, struct plm_result *result)
 {
     const struct ghost *g = train_ghost(sim->run);
     size_t count;
-    const bool *alive = alive_at(sim, sim->replay.peak_event, &count);
+    const bool *alive = estimate_alive(sim, &count);
     struct tally categories = tally_new(&sim->arena, CATEGORY_COUNT);
     struct tally ops = tally_new(&sim->arena, OP_COUNT + 1);
     /* blocks' names are among those that there are, or added here: at most one for each */

@@ -215,6 +215,8 @@ says "999999999 products one after another"
 printf 'plimsoll: 1\nmodel: m\ninputs: {x: {dtype: float32, shape: [batch, 1, 8, 8]}}\nmain:\n  in: [x]\n  nodes:\n    - {as: y, op: conv2d, in: x, channels: 4, kernel: 3, name: conv}\n    - {as: loss, op: sum, in: y}\n  out: loss\n' >"$folder/tiny.yaml"
 status 0 plan "$folder/tiny.yaml" --precision amp-bf16 --device t4
 prints "Batch 131072 is safe on t4 (14.57 GiB), and nothing larger was tried"
+status 0 estimate "$folder/tiny.yaml" --device t4 --checkpoint auto
+says "checkpoint: the model has no place where it may cut"
 status 2 estimate mlp --device T4.
 says "did you mean 't4'?"
 status 2 estimate mlp --set width

@@ -121,7 +121,7 @@ static enum plm_status verify_batch(struct verifying *v, int64_t batch, struct p
     status = plm_estimate(v->model, &v->strategy, &estimate, reterr);
     if (status != PLM_OK)
         return status;
-    *rung = (struct verify_rung){ .batch = plm_estimate_result(estimate)->batch,
+    *rung = (struct verify_rung){ .batch = batch,
                                   .planned = plm_estimate_result(estimate)->peak.device };
     if (v->rung_count == 0)
         talk_warnings(plm_estimate_result(estimate)->warnings,

@@ -33,9 +33,24 @@ static enum plm_status refuse(struct plm_error *reterr, const char *why)
     return plm_fail(reterr, PLM_E_USAGE, "watch: %s", why);
 }
 
+/* describes_run() - is an option given that says how a model is run */
+static bool describes_run(const struct options *options)
+{
+    static const bool of_run[GROUP_COUNT] = {
+        [GROUP_MODEL] = true,
+        [GROUP_TRAINING] = true,
+        [GROUP_PARALLEL] = true,
+        [GROUP_DEVICE] = true,
+    };
+
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        if (options->given[i] && of_run[option_descs[i].group])
+            return true;
+    return false;
+}
+
 static enum plm_status check(const struct cli *cli, struct plm_error *reterr)
 {
-    static const struct plm_strategy none;
     const struct options *options = &cli->options;
     bool has_model = cli->argument_count > 0;
 
@@ -45,7 +60,7 @@ static enum plm_status check(const struct cli *cli, struct plm_error *reterr)
         return refuse(reterr, "--pid and -- COMMAND do not go together");
     if (has_model && options->plan)
         return refuse(reterr, "MODEL and --plan do not go together: each gives the plan's line");
-    if (!has_model && (options->device || memcmp(&options->strategy, &none, sizeof none) != 0))
+    if (!has_model && describes_run(options))
         return refuse(reterr, "options that describe a run need a MODEL");
     if ((options->json || options->csv) && !options->output && cli->tail_count > 0)
         return refuse(reterr, "--json and --csv need -o FILE: standard output is the command's");

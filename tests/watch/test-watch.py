@@ -290,22 +290,30 @@ check(run.returncode == 0 and got['end'] == 'ended' and got['gpus'][0]['peak_byt
 
 # ------------------------------------------------------------------ leaks, and what is said meanwhile
 
-run, got = seen(A100 + 'process child 0,2GiB,+2MiB*1000\n', '--interval', '0.01', '--', 'sleep', '2.5')
-trend = got['gpus'][0]['trend']
-check(trend and trend['leak'] is True and trend['p'] < 0.001, 'a leak', trend)
+def judged(scenario, seconds):
+    """With samples so close that a busy machine may miss some: what is too little then is watched again."""
+    for _ in range(5):
+        run, got = seen(A100 + scenario, '--interval', '0.01', '--', 'sleep', seconds)
+        trend = got['gpus'][0]['trend']
+        if trend and got['samples'] > 80 * float(seconds):
+            break
+    return run, trend or dict.fromkeys(('leak', 'p', 'found_seconds', 'bytes_per_second_low', 'bytes_per_second_high'), 0)
+
+
+run, trend = judged('process child 0,2GiB,+2MiB*1000\n', '2.5')
+check(trend['leak'] is True and trend['p'] < 0.001, 'a leak', trend)
 check(trend['bytes_per_second_low'] <= 200 * MIB * 1.2 and trend['bytes_per_second_high'] >= 200 * MIB * 0.6, 'its slope', trend)
 says(run, 'memory leaks: what the job falls back to grows by')
 says(run, 'Leaks: what it falls back to grows by')
 says(run, 'the GPU is full in')
-run, got = seen(A100 + 'process child 0,2GiB,+2MiB*130\n', '--interval', '0.01', '--', 'sleep', '4')
-trend = got['gpus'][0]['trend']
-check(trend and trend['leak'] is False and 0.9 < trend['found_seconds'] < 2.5, 'a leak that has ended', trend)
+run, trend = judged('process child 0,2GiB,+2MiB*130\n', '4')
+check(trend['leak'] is False and 0.9 < (trend['found_seconds'] or 0) < 2.5, 'a leak that has ended', trend)
 says(run, 'memory leaks: what the job falls back to grows by')
 says(run, 'Looked like a leak at ')
-run, got = seen(A100 + 'process child 0,2GiB*9,' + '2GiB,+64MiB*9,' * 40 + '2GiB\n', '--interval', '0.01', '--', 'sleep', '2.5')
-check(got['gpus'][0]['trend']['leak'] is False and 'leak' not in run.stderr, 'a saw-tooth', got['gpus'][0]['trend'])
-run, got = seen(A100 + 'process child 0,+512MiB*10,5GiB\n', '--interval', '0.01', '--', 'sleep', '2.5')
-check(got['gpus'][0]['trend']['leak'] is False and 'leak' not in run.stderr, 'warming up')
+run, trend = judged('process child 0,2GiB*9,' + '2GiB,+64MiB*9,' * 40 + '2GiB\n', '2.5')
+check(trend['leak'] is False and 'leak' not in run.stderr, 'a saw-tooth', trend)
+run, trend = judged('process child 0,+512MiB*10,5GiB\n', '2.5')
+check(trend['leak'] is False and 'leak' not in run.stderr, 'warming up')
 
 run = watch(A100 + 'process child 0,78GiB\n', *FAST, '--', 'sleep', '0.2')
 says(run, 'warning: GPU 0: 1.50 GiB is free, less than the margin of 4.00 GiB')
@@ -372,6 +380,9 @@ for words, text in (
         (('mlp', 'mlp', '--', 'true'), "unexpected argument 'mlp'"),
         (('--batch', '4', '--', 'true'), 'need a MODEL'),
         (('--device', 't4', '--', 'true'), 'need a MODEL'),
+        (('--precision', 'fp32', '--', 'true'), 'need a MODEL'),
+        (('--deepspeed', 'none.json', '--', 'true'), 'need a MODEL'),
+        (('--cudnn', 'off', '--plan', '1GiB', '--', 'true'), 'need a MODEL'),
         (('--json', '--', 'true'), 'need -o FILE'),
         (('-o', 'out.txt', '--', 'true'), 'accepted endings: .json, .csv'),
         (('-o', 'no/such/out.csv', '--', 'touch', 'started'), "cannot create 'no/such/out.csv'"),

@@ -303,7 +303,7 @@ struct plm_result {
     struct {
         int library, table; /* versions of cuDNN that answered, 92600 for 9.26.0; 0: none did */
         uint64_t asked, looked_up,
-            unknown; /* calls: known by the library, by the table, by neither */
+            unknown; /* calls: known by the library, by the table, by nobody; batch norms are among the last */
         uint64_t
             blas; /* of those known, calls that cuDNN hands to cuBLASLt, which is taken to need no workspace */
         plm_bytes blas_most; /* that it might take in one of them */

@@ -20,11 +20,15 @@ static const struct {
     { PLM_PRECISION_AMP_BF16, false }, { PLM_PRECISION_AMP_BF16, true },
 };
 
-/* ask() - one step under each strategy, of which only the questions matter: how many were answered, and how many without cuBLASLt */
+/* struct questions - how many there were: answered by a library, without cuBLASLt among those, and by no library */
+struct questions {
+    uint64_t asked, left_out, unanswered;
+};
+
+/* ask() - one step under each strategy, of which only the questions matter */
 static enum plm_status ask(struct plm_model *model,
                            const struct plm_device *device,
-                           uint64_t *asked,
-                           uint64_t *left_out,
+                           struct questions *questions,
                            struct plm_error *reterr)
 {
     for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++)
@@ -43,8 +47,9 @@ static enum plm_status ask(struct plm_model *model,
 
             if (status != PLM_OK)
                 return status;
-            *asked += sim.workspaces.asked;
-            *left_out += sim.workspaces.left_out;
+            questions->asked += sim.workspaces.asked;
+            questions->left_out += sim.workspaces.left_out;
+            questions->unanswered += sim.workspaces.looked_up + sim.workspaces.unanswered;
             simulation_finish(&sim);
         }
     return PLM_OK;
@@ -57,7 +62,7 @@ enum plm_status plm_cudnn_tables(struct plm_model *model,
                                  struct plm_error *reterr)
 {
     struct cudnn *cudnn = model->context->cudnn;
-    uint64_t asked = 0, left_out = 0;
+    struct questions questions = { 0 };
     enum plm_status status = PLM_OK;
 
     cudnn_record(cudnn);
@@ -66,15 +71,20 @@ enum plm_status plm_cudnn_tables(struct plm_model *model,
 
         status = plm_device_find(model->context, devices[i], &device, reterr);
         if (status == PLM_OK)
-            status = ask(model, device, &asked, &left_out, reterr);
+            status = ask(model, device, &questions, reterr);
     }
-    if (status == PLM_OK && asked == 0)
-        status = plm_fail(reterr, PLM_E_DEVICE,
-                          "no libcudnn of version 9.8 or later answered; PLIMSOLL_CUDNN names one");
-    if (status == PLM_OK && left_out > 0)
-        status = plm_fail(
-            reterr, PLM_E_DEVICE,
-            "nothing stands in for cuBLASLt here, and a table must not lack the plans that "
-            "use it");
-    return status == PLM_OK ? cudnn_write_tables(cudnn, folder, source, ret_count, reterr) : status;
+    if (status != PLM_OK)
+        return status;
+    if (questions.asked == 0 && questions.unanswered == 0)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "the model has nothing that cuDNN decides: no convolution, no attention of "
+                        "cuDNN's");
+    if (questions.asked == 0)
+        return plm_fail(reterr, PLM_E_DEVICE,
+                        "no libcudnn of version 9.8 or later answered; PLIMSOLL_CUDNN names one");
+    if (questions.left_out > 0)
+        return plm_fail(reterr, PLM_E_DEVICE,
+                        "nothing stands in for cuBLASLt here, and a table must not lack the plans "
+                        "that use it");
+    return cudnn_write_tables(cudnn, folder, source, ret_count, reterr);
 }

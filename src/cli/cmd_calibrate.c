@@ -20,21 +20,6 @@
 #include "plimsoll/calibrate.h"
 #include "report/json.h"
 
-/* make_folders() - the folder @path and those above it */
-static enum plm_status make_folders(struct arena *arena, const char *path, struct plm_error *reterr)
-{
-    for (const char *end = strchr(path + 1, '/');; end = strchr(end + 1, '/')) {
-        const char *folder = end ? arena_copy(arena, path, (size_t)(end - path)) : path;
-
-        if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-            return plm_fail(reterr, PLM_E_IO,
-                            "cannot make the folder %.120s: %s; -o FILE writes elsewhere", folder,
-                            strerror(errno));
-        if (!end)
-            return PLM_OK;
-    }
-}
-
 /* profile_path() - where the profile goes; "-" is standard output */
 static const char *profile_path(struct cli *cli, const char *folder, const char *name)
 {
@@ -200,7 +185,7 @@ static enum exit_status try_outputs(struct cli *cli, const char *folder)
     if (exit_status != EXIT_FITS || (output && strcmp(output, "-") == 0))
         return exit_status;
     if (!output)
-        status = folder ? make_folders(&cli->arena, folder, &error)
+        status = folder ? folders_make(folder, &cli->arena, &error)
                         : plm_fail(&error, PLM_E_USAGE,
                                    "neither XDG_CONFIG_HOME nor HOME says where profiles are kept; "
                                    "-o FILE writes elsewhere");

@@ -1,4 +1,5 @@
 /* cli/folders.c - where the program's files are looked for; the variables that name them are read here */
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/error.h"
 #include "cli/folders.h"
 
 typedef void add_folder(struct plm_context *context, const char *folder);
@@ -87,6 +89,20 @@ void folders_add(struct plm_context *context, struct arena *arena)
         plm_context_add_devices(context, folders_profiles(arena));
     add_kind(context, arena, "cudnn", "PLIMSOLL_CUDNN_TABLES", PLM_SOURCE_CUDNN,
              plm_context_add_cudnn_tables);
+}
+
+enum plm_status folders_make(const char *path, struct arena *arena, struct plm_error *reterr)
+{
+    for (const char *end = strchr(path + 1, '/');; end = strchr(end + 1, '/')) {
+        const char *folder = end ? arena_copy(arena, path, (size_t)(end - path)) : path;
+
+        if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+            return plm_fail(reterr, PLM_E_IO,
+                            "cannot make the folder %.120s: %s; -o writes elsewhere", folder,
+                            strerror(errno));
+        if (!end)
+            return PLM_OK;
+    }
 }
 
 const char *folders_stand_ins(struct arena *arena)

@@ -15,6 +15,11 @@
  */
 void folders_add(struct plm_context *context, struct arena *arena);
 
+/* folders_make() - the folder @path and those above it; what exists is fine */
+PLM_MUST_CHECK enum plm_status folders_make(const char *path,
+                                            struct arena *arena,
+                                            struct plm_error *reterr);
+
 /* folders_stand_ins() - what stands in for cuBLASLt: libexec/plimsoll beside the program's own folder, the build's, the compiled-in one */
 const char *folders_stand_ins(struct arena *arena);
 

@@ -67,12 +67,10 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* add_named() - a library, or the folder that it is in */
-static void add_named(const struct search *s, const char *path, bool chosen)
+/* library_of() - the library that a setting names itself or by its folder */
+static const char *library_of(const struct search *s, const char *path)
 {
-    if (is_folder(path))
-        path = join(s->arena, join(s->arena, path, "/"), library_name);
-    plm_context_add_cudnn(s->context, path, chosen);
+    return is_folder(path) ? join(s->arena, join(s->arena, path, "/"), library_name) : path;
 }
 
 /* add_listed() - each entry of a list separated by ':' */
@@ -91,7 +89,7 @@ static void add_listed(const struct search *s,
 
 static void add_candidate(const struct search *s, const char *path)
 {
-    add_named(s, path, false);
+    plm_context_add_cudnn(s->context, library_of(s, path), false);
 }
 
 static void add_found(const struct search *s)
@@ -130,12 +128,14 @@ enum plm_status libraries_add(struct plm_context *context,
     set_cache(&s);
     plm_context_set_cudnn_stand_ins(context, folders_stand_ins(arena));
     if (!automatic) {
-        if (access(setting, F_OK) != 0)
+        const char *path = library_of(&s, setting);
+
+        if (access(path, F_OK) != 0)
             return plm_fail(reterr, PLM_E_USAGE,
                             "--cudnn: '%.120s' does not exist; auto, off, a libcudnn.so.9 or the "
                             "folder that it is in was expected",
-                            setting);
-        add_named(&s, setting, true);
+                            path);
+        plm_context_add_cudnn(context, path, true);
     } else if (setting && strcmp(setting, "auto") != 0) {
         add_listed(&s, setting, add_candidate);
     } else {

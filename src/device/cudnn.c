@@ -385,6 +385,11 @@ const char *cudnn_refusal(struct cudnn_planner *planner)
     return refusal;
 }
 
+const char *cudnn_complaint(const struct cudnn_planner *planner)
+{
+    return planner->cache.complaint;
+}
+
 /* ------------------------------------------------------------------ tables */
 
 /* merge() - the answers of @from that @to does not have */

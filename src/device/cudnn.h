@@ -63,6 +63,9 @@ int cudnn_table_version(const struct cudnn_planner *planner);
 /* cudnn_refusal() - why a library that was chosen, or that answered before, is not asked any more; NULL: no reason */
 const char *cudnn_refusal(struct cudnn_planner *planner);
 
+/* cudnn_complaint() - what was wrong with the file of earlier answers; NULL: nothing */
+const char *cudnn_complaint(const struct cudnn_planner *planner);
+
 /* cudnn_record() - from now on keep in mind what libraries answer, for cudnn_write_tables() */
 void cudnn_record(struct cudnn *cudnn);
 

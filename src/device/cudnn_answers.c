@@ -73,8 +73,7 @@ void cudnn_answers_add(struct cudnn_answers *answers,
     answers->count++;
 }
 
-/* add_line() - "CALL = BYTES…"; false when it is none */
-static bool add_line(struct cudnn_answers *answers, const char *line, size_t length)
+bool cudnn_answers_read(struct cudnn_answers *answers, const char *line, size_t length)
 {
     char text[CUDNN_LINE_MAX];
     struct cudnn_call call;
@@ -92,20 +91,6 @@ static bool add_line(struct cudnn_answers *answers, const char *line, size_t len
     if (!cudnn_call_read(text, &call) || !cudnn_workspaces_read(equals + 2, &workspaces))
         return false;
     cudnn_answers_add(answers, &call, &workspaces);
-    return true;
-}
-
-bool cudnn_answers_read(struct cudnn_answers *answers, const char *text, unsigned *ret_line)
-{
-    for (unsigned line = 1; *text; line++) {
-        size_t length = strcspn(text, "\n");
-
-        if (length > 0 && !add_line(answers, text, length)) {
-            *ret_line = line;
-            return false;
-        }
-        text += length + (text[length] == '\n');
-    }
     return true;
 }
 

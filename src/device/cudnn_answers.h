@@ -35,12 +35,8 @@ void cudnn_answers_add(struct cudnn_answers *answers,
                        const struct cudnn_call *call,
                        const struct cudnn_workspaces *workspaces);
 
-/*
- * cudnn_answers_read() - add the lines of @text; false, with the number of the first line that is none in @ret_line
- *
- * The lines before that are added.
- */
-bool cudnn_answers_read(struct cudnn_answers *answers, const char *text, unsigned *ret_line);
+/* cudnn_answers_read() - add a line, "CALL = BYTES…", of @length bytes; false when it is none */
+bool cudnn_answers_read(struct cudnn_answers *answers, const char *line, size_t length);
 
 /* cudnn_answers_sort() - [answers->count] of them, in the order of their calls' text: for tables */
 const struct cudnn_answer *const *cudnn_answers_sort(const struct cudnn_answers *answers,

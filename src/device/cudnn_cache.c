@@ -1,8 +1,13 @@
 /*
  * device/cudnn_cache.c - the file of answers: a first line that says what it holds, then a line for each call
+ *
+ *     forward f16 nhwc 32x64x56x56 128x64x3x3 pad 1x1 stride 2x2 dilation 1x1 = 25763856 18944 0 #2b7c0f5e
+ *
+ * After the "#" is the FNV-1a hash of what is before it.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,14 +17,50 @@
 #include "device/cudnn_cache.h"
 #include "yaml/file.h"
 
-enum { CACHE_BYTES_MAX = 64 * 1024 * 1024, VERSIONS_BYTES_MAX = 1024 * 1024 };
+enum { CACHE_BYTES_MAX = 64 * 1024 * 1024, VERSIONS_BYTES_MAX = 1024 * 1024, MARK_LENGTH = 10 };
 
 /* What the plans' order means is ours: a change in cudnn_plan.c that changes answers counts this up. */
-static const char first_line[] = "plimsoll: workspaces of cuDNN, format 4\n";
+static const char first_line[] = "plimsoll: workspaces of cuDNN, format 5\n";
 
 static void forget(struct cudnn_cache *cache)
 {
     cache->path = NULL;
+}
+
+/* write_mark() - " #" and the hash of what is before it */
+static void write_mark(const char *text, size_t length, char mark[MARK_LENGTH + 1])
+{
+    uint32_t hash = 0x811c9dc5;
+
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)text[i]) * 0x01000193;
+    snprintf(mark, MARK_LENGTH + 1, " #%08" PRIx32, hash);
+}
+
+/* read_line() - false when it is not what was written */
+static bool read_line(struct cudnn_answers *answers, const char *line, size_t length)
+{
+    char mark[MARK_LENGTH + 1];
+
+    if (length <= MARK_LENGTH)
+        return false;
+    length -= MARK_LENGTH;
+    write_mark(line, length, mark);
+    return memcmp(line + length, mark, MARK_LENGTH) == 0 &&
+           cudnn_answers_read(answers, line, length);
+}
+
+/* read_lines() - of the whole file but its first line: the number of the first that is none; 0: all are */
+static unsigned read_lines(struct cudnn_answers *answers, const char *text, const char *end)
+{
+    for (unsigned number = 2; text < end; number++) {
+        size_t length = strcspn(text, "\n");
+
+        if (text[length] != '\n' || !read_line(answers, text, length))
+            return number;
+        text += length + 1;
+    }
+    return 0;
 }
 
 void cudnn_cache_load(struct cudnn_cache *cache,
@@ -29,11 +70,11 @@ void cudnn_cache_load(struct cudnn_cache *cache,
                       struct arena *arena,
                       struct cudnn_answers *answers)
 {
-    struct buf path = { .arena = arena };
+    struct buf path = { .arena = arena }, complaint = { .arena = arena };
     struct cudnn_answers read = { .arena = answers->arena };
     const char *text;
     size_t length, first = sizeof first_line - 1;
-    unsigned line;
+    unsigned wrong = 0;
 
     *cache = (struct cudnn_cache){ 0 };
     if (!folder)
@@ -44,11 +85,19 @@ void cudnn_cache_load(struct cudnn_cache *cache,
     cache->path = buf_string(&path);
     if (file_read(cache->path, CACHE_BYTES_MAX, arena, &text, &length, NULL) != PLM_OK)
         return;
-    if (strncmp(text, first_line, first) == 0 && strlen(text) == length &&
-        cudnn_answers_read(&read, text + first, &line))
-        *answers = read;
-    else
-        unlink(cache->path);
+    if (strncmp(text, first_line, first) == 0) {
+        wrong = read_lines(&read, text + first, text + length);
+        if (wrong == 0) {
+            *answers = read;
+            return;
+        }
+        buf_printf(&complaint,
+                   "%s:%u: this is not what was written; the file is thrown away, and cuDNN is "
+                   "asked again",
+                   cache->path, wrong);
+        cache->complaint = buf_string(&complaint);
+    }
+    unlink(cache->path);
 }
 
 /* make_folder() - @path and the folders that it is in */
@@ -110,7 +159,7 @@ void cudnn_cache_keep(struct cudnn_cache *cache,
                       const struct cudnn_call *call,
                       const struct cudnn_workspaces *workspaces)
 {
-    char text[2 * CUDNN_LINE_MAX];
+    char text[2 * CUDNN_LINE_MAX + MARK_LENGTH + 2];
 
     if (!open_file(cache))
         return;
@@ -119,6 +168,8 @@ void cudnn_cache_keep(struct cudnn_cache *cache,
     text[length++] = ' ';
     text[length++] = '=';
     length += cudnn_workspaces_write(workspaces, text + length);
+    write_mark(text, length, text + length);
+    length += MARK_LENGTH;
     text[length++] = '\n';
     if (!write_all(cache->file, text,
                    length)) { /* half a line: the next run throws the file away */

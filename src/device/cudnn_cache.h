@@ -2,7 +2,8 @@
  * device/cudnn_cache.h - a libcudnn's answers, kept between runs
  *
  * One file for each version of cuDNN and each kind of device, of lines that are appended whole, so that several programs may share it.
- * A file that is not what was written is thrown away: answers are quickly had again. Without a place to write there is no cache.
+ * Each has a checksum of its own. A file that is not what was written is thrown away, and that is told: answers are quickly had again.
+ * Without a place to write there is no cache.
  */
 #ifndef PLM_DEVICE_CUDNN_CACHE_H
 #define PLM_DEVICE_CUDNN_CACHE_H
@@ -13,6 +14,7 @@
 /* struct cudnn_cache - zero-initialise */
 struct cudnn_cache {
     const char *folder, *path; /* NULL: none */
+    const char *complaint;     /* what was wrong with the file; NULL: nothing */
     int file;                  /* open for appending, when opened */
     bool opened;
 };

@@ -108,7 +108,7 @@ void ghost_scratch(struct ghost *g, plm_bytes bytes)
 
 void ghost_unknown_workspace(struct ghost *g, plm_bytes operands)
 {
-    g->unknown_workspace = true;
+    g->unknown_workspaces++;
     if (operands > g->operands_most)
         g->operands_most = operands;
 }

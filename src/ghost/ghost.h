@@ -116,7 +116,8 @@ struct ghost {
     struct node *dead; /* nodes to be torn down: a list, so that long chains need no stack */
     bool burying;
 
-    bool unknown_workspace; /* some workspace could not be known: the estimate is without it */
+    uint64_t
+        unknown_workspaces; /* calls whose workspace could not be known: the estimate is without it */
     plm_bytes
         operands_most; /* of the largest call whose workspace is unknown: bytes that it reads and writes */
     uint64_t op_count; /* operator calls, for benchmarks */

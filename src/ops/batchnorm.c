@@ -55,7 +55,7 @@ static void cudnn_workspace(struct ghost *g)
         return;
     switch (g->around.workspace_mode) {
     case WORKSPACE_AUTO:
-        g->unknown_workspace = true;
+        g->unknown_workspaces++;
         break;
     case WORKSPACE_NONE:
         break;

@@ -66,7 +66,7 @@ static void cudnn_workspace(struct ghost *g,
     switch (g->around.workspace_mode) {
     case WORKSPACE_AUTO:
         if (conv_slow_takes(g, input->dtype)) {
-            g->unknown_workspace = true; /* PyTorch asks cuDNN for a depthwise one, and fails */
+            g->unknown_workspaces++; /* PyTorch asks cuDNN for a depthwise one, and fails */
             break;
         }
         call.dtype = input->dtype;

@@ -93,7 +93,7 @@ static bool plans(void *context, const struct library_call *from, struct library
         source = cudnn_ask(w->planner, &call, &answer);
     switch (source) {
     case CUDNN_UNKNOWN:
-        w->unknown += !attention; /* which has formulas of its own */
+        w->unanswered++;
         return false;
     case CUDNN_LIBRARY:
         w->asked++;
@@ -137,7 +137,9 @@ const char *workspaces_warning(const struct workspaces *workspaces, struct arena
     int table = cudnn_table_version(workspaces->planner), wanted = workspaces->wanted;
     const char *refusal = cudnn_refusal(workspaces->planner);
 
-    if (refusal)
+    if (cudnn_complaint(workspaces->planner))
+        buf_text(&text, cudnn_complaint(workspaces->planner));
+    else if (refusal)
         buf_printf(&text, "cuDNN's workspaces were not asked for: %s", refusal);
     else if (workspaces->left_out > 0)
         buf_printf(

@@ -14,7 +14,7 @@ struct workspaces {
     struct cudnn_gpu gpu;
     int wanted;                /* the framework's version of cuDNN */
     uint64_t asked, looked_up; /* calls that a library, or a table, knew */
-    uint64_t unknown;
+    uint64_t unanswered;
     uint64_t assumed;       /* of those known, calls in which the stand-in answered for cuBLASLt */
     plm_bytes assumed_most; /* what cuBLASLt might take in one of them */
     uint64_t left_out;      /* of those known, calls answered without cuBLASLt */

@@ -286,7 +286,7 @@ static void forget(struct ghost *g, struct schedule *schedule)
     g->schedule = schedule;
     g->op_count = 0;
     g->op = OP_COUNT;
-    g->unknown_workspace = false;
+    g->unknown_workspaces = 0;
 }
 
 void params_borrow(struct run *run)

@@ -421,8 +421,16 @@ status 0 estimate resnet18 --batch 32 --steps 1 --device a100-80 --cudnn off
 prints "cuDNN's workspaces are from the table of cuDNN 9.26 for this device."
 status 2 calibrate --cudnn resnet18
 says "calibrate --cudnn: needs the tables' folder, -o FOLDER"
-status 3 calibrate --cudnn mlp -o "$folder"
+status 2 calibrate --cudnn mlp -o "$folder"
+says "the model has nothing that cuDNN decides: no convolution, no attention of cuDNN's"
+status 3 calibrate --cudnn resnet18 -o "$folder/new/tables"
 says "no libcudnn of version 9.8 or later answered; PLIMSOLL_CUDNN names one"
+status 2 calibrate --cudnn resnet18 -o "$plimsoll"
+status 2 calibrate --cudnn no-such-model -o "$plimsoll"
+says "unknown model 'no-such-model'"
+mkdir "$folder/no-library"
+status 2 estimate mlp --cudnn "$folder/no-library"
+says "libcudnn.so.9' does not exist; auto, off, a libcudnn.so.9 or the folder that it is in was expected"
 if [ "$(find "$folder" -name '*.[A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9]' ! -name '*.pickle' | wc -l)" -eq 0 ]; then
     report 0 "nothing half-written stays"
 else

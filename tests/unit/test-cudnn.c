@@ -428,10 +428,10 @@ static void a_cache_that_is_damaged_is_thrown_away(void **state)
     static const char *const damaged[] = {
         "",
         "something else\n",
-        "plimsoll: workspaces of cuDNN, format 4\nforward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x2 "
-        "stride 2x1 dilation 1x1 = 1 2\n",
-        "plimsoll: workspaces of cuDNN, format 4\nforward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x",
         "plimsoll: workspaces of cuDNN, format 5\nforward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x2 "
+        "stride 2x1 dilation 1x1 = 1 2\n",
+        "plimsoll: workspaces of cuDNN, format 5\nforward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x",
+        "plimsoll: workspaces of cuDNN, format 6\nforward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x2 "
         "stride 2x1 dilation 1x1 = 1 0\n",
     };
     char folder[32], text[CUDNN_LINE_MAX];
@@ -448,6 +448,36 @@ static void a_cache_that_is_damaged_is_thrown_away(void **state)
         settle("640 0", NULL, NULL);
         remove_all(folder);
     }
+}
+
+static void an_answer_that_was_edited_is_not_believed(void **state)
+{
+    char folder[32], name[64], text[CUDNN_LINE_MAX], expected[256], kept[1024] = "";
+
+    folder_new(folder);
+    snprintf(name, sizeof name, "%s/cudnn-92600-sm80-108-2048.txt", folder);
+    settle("640 0", NULL, NULL);
+    assert_int_equal(ask_once(TEST_CUDNN, false, folder, NULL, text), CUDNN_LIBRARY);
+    int file = open(name, O_RDONLY);
+
+    assert_true(read(file, kept, sizeof kept - 1) > 0);
+    close(file);
+    *strstr(kept, "640 0") = '9';
+    write_file(folder, "cudnn-92600-sm80-108-2048.txt", kept);
+
+    struct cudnn *cudnn = cudnn_create();
+
+    cudnn_add_library(cudnn, TEST_CUDNN, false);
+    cudnn_set_cache(cudnn, folder);
+    snprintf(
+        expected, sizeof expected,
+        "%s:2: this is not what was written; the file is thrown away, and cuDNN is asked again",
+        name);
+    assert_string_equal(cudnn_complaint(cudnn_open(cudnn, 92600, &gpu)), expected);
+    cudnn_destroy(cudnn);
+    assert_int_equal(ask_once(TEST_CUDNN, false, folder, NULL, text), CUDNN_LIBRARY);
+    assert_string_equal(text, " 640 0");
+    remove_all(folder);
 }
 
 static void another_version_has_another_cache(void **state)
@@ -836,6 +866,7 @@ int main(void)
         cmocka_unit_test(what_is_no_libcudnn_is_not_asked),
         cmocka_unit_test(answers_are_kept_between_runs),
         cmocka_unit_test(a_cache_that_is_damaged_is_thrown_away),
+        cmocka_unit_test(an_answer_that_was_edited_is_not_believed),
         cmocka_unit_test(another_version_has_another_cache),
         cmocka_unit_test(no_place_for_a_cache_is_no_error),
         cmocka_unit_test(the_framework_s_library_comes_before_the_table_and_another_after_it),

@@ -30,7 +30,7 @@ static void each_call_of_cudnn_takes_the_workspace_that_is_given(void **state)
     (void)state;
     assert_string_equal(r.forward, "+3211264 +4096 -4096");
     assert_string_equal(r.backward, "+6422528 +4096 -4096 +73728 +4096 -4096 +128");
-    assert_false(t.ghost.unknown_workspace);
+    assert_false(t.ghost.unknown_workspaces);
     test_ghost_finish(&t);
 }
 
@@ -41,7 +41,7 @@ static void an_unknown_workspace_is_said_to_be_unknown(void **state)
 
     (void)state;
     assert_string_equal(r.forward, "+3211264");
-    assert_true(t.ghost.unknown_workspace);
+    assert_true(t.ghost.unknown_workspaces);
     test_ghost_finish(&t);
 }
 
@@ -54,7 +54,7 @@ static void a_depthwise_kernel_needs_no_cudnn(void **state)
 
     (void)state;
     assert_string_not_equal(r.forward, "error");
-    assert_false(t.ghost.unknown_workspace);
+    assert_false(t.ghost.unknown_workspaces);
     test_ghost_finish(&t);
 }
 
@@ -68,10 +68,10 @@ static void batch_norm_on_a_gpu_has_a_workspace_too(void **state)
     assert_string_equal(r.backward, "+6422528 +256 +256 +4096 -4096 -256 -256");
     test_ghost_finish(&t);
     run_with(&t, WORKSPACE_AUTO, false, norm_program);
-    assert_true(t.ghost.unknown_workspace);
+    assert_true(t.ghost.unknown_workspaces);
     test_ghost_finish(&t);
     run_with(&t, WORKSPACE_AUTO, true, norm_program);
-    assert_false(t.ghost.unknown_workspace);
+    assert_false(t.ghost.unknown_workspaces);
     test_ghost_finish(&t);
 }
 

@@ -232,13 +232,33 @@ bool cut_owns_weights(const struct run *run, const struct graph_step *step)
     return false;
 }
 
+/* computed_dtype() - of an activation that was @dtype in the mute run: fully_shard may cast parameters and inputs */
+static enum dtype computed_dtype(const struct run *run, enum dtype dtype)
+{
+    if (!dtype_defs[dtype].floating)
+        return dtype;
+    switch (run->strategy->parallel.param_dtype) {
+    case PLM_REDUCED_FP32:
+        return DTYPE_FLOAT32;
+    case PLM_REDUCED_BF16:
+        return DTYPE_BFLOAT16;
+    case PLM_REDUCED_FP16:
+        return DTYPE_FLOAT16;
+    case PLM_REDUCED_DEFAULT:
+        break;
+    }
+    return dtype;
+}
+
 /* stand_in() - a received tensor of the same type and sizes, from 1; 0: none */
 static uint32_t stand_in(const struct making *m, const struct port *port)
 {
+    enum dtype dtype = computed_dtype(m->c->run, port->dtype);
+
     for (size_t i = 0; i < m->in->count; i++) {
         const struct port *in = &m->in->ports[i];
 
-        if (in->grad && in->dtype == port->dtype && in->dims == port->dims &&
+        if (in->grad && in->dtype == dtype && in->dims == port->dims &&
             memcmp(in->sizes, port->sizes, port->dims * sizeof *port->sizes) == 0)
             return (uint32_t)i + 1;
     }
@@ -281,29 +301,11 @@ void cut_making(struct cutting *c, const struct ports *in, struct making *ret)
                             arena_array(c->run->arena, uint32_t, steps) };
 }
 
-/* computed_dtype() - of activations, when fully_shard casts parameters and inputs; DTYPE_COUNT: as in the mute run */
-static enum dtype computed_dtype(const struct run *run)
-{
-    switch (run->strategy->parallel.param_dtype) {
-    case PLM_REDUCED_FP32:
-        return DTYPE_FLOAT32;
-    case PLM_REDUCED_BF16:
-        return DTYPE_BFLOAT16;
-    case PLM_REDUCED_FP16:
-        return DTYPE_FLOAT16;
-    case PLM_REDUCED_DEFAULT:
-        break;
-    }
-    return DTYPE_COUNT;
-}
-
 static enum plm_status find_ports(struct cutting *c, size_t cut, struct ports *ret)
 {
     struct run *run = c->run;
     uint32_t slot_count = c->row.body->slot_count;
     struct slot_use *use = arena_array(run->arena, struct slot_use, slot_count);
-
-    enum dtype computed = computed_dtype(run);
 
     cut_live_at(c, cut, use);
     for (int pass = 0; pass < 2; pass++) /* gradients first: they may stand in for the others */
@@ -325,8 +327,8 @@ static enum plm_status find_ports(struct cutting *c, size_t cut, struct ports *r
                                 names_text(run->graph->names, c->row.body->slot_names[slot]));
             struct port port = fact->port;
 
-            if (grad && computed != DTYPE_COUNT && dtype_defs[port.dtype].floating)
-                port.dtype = computed;
+            if (grad)
+                port.dtype = computed_dtype(run, port.dtype);
             arena_push(run->arena, ret->ports, ret->count, ret->capacity, port);
         }
     if (ret->count == 0)

@@ -16,7 +16,7 @@ struct cutter {
     struct inlined *inlined; /* [inlined_count] main first */
     size_t inlined_count, inlined_capacity;
     uint32_t slot_count;
-    size_t model_end;
+    size_t model_begin, model_end;
     bool in_scope; /* some blocks are in a scope */
 };
 
@@ -138,6 +138,8 @@ static void spell_out(struct cutter *c, const struct graph_body *body, uint32_t 
         const struct graph_step *step = &body->steps[i];
 
         if (leads_to_blocks(step) && step->kind != STEP_SCOPE) {
+            if (offset == 0 && c->model_end == 0)
+                c->model_begin = c->step_count;
             enter_and_leave(c, step, offset);
             if (offset == 0) /* in main: the model */
                 c->model_end = c->step_count;
@@ -205,7 +207,7 @@ enum plm_status cut_row(const struct graph *graph,
     body->slot_names = names;
     body->steps = c.steps;
     body->step_count = c.step_count;
-    *ret = (struct cut_row){ body, c.blocks, (uint32_t)c.block_count,
+    *ret = (struct cut_row){ body, c.blocks, (uint32_t)c.block_count, c.model_begin,
                              c.model_end ? c.model_end : c.step_count };
     return PLM_OK;
 }

@@ -17,7 +17,8 @@ struct cut_row {
     const struct graph_body *body; /* main, with the calls around the blocks spelled out */
     const uint32_t *blocks;        /* [block_count] steps of it, ascending */
     uint32_t block_count;
-    size_t model_end; /* the steps from here on are main's, after the model has returned */
+    size_t model_begin; /* the steps before are main's, before it calls the model */
+    size_t model_end;   /* the steps from here on are main's, after the model has returned */
 };
 
 /* cut_row() - refuses a model without blocks, and one whose blocks share parameters */

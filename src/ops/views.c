@@ -431,6 +431,11 @@ void op_expand(struct ghost *g, const struct op_args *args, struct tensor **ret)
         ret[0] = view_expand(args->in[0], dims, sizes);
 }
 
+void op_expand_as(struct ghost *g, const struct op_args *args, struct tensor **ret)
+{
+    ret[0] = view_expand(args->in[0], args->in[1]->dims, args->in[1]->sizes);
+}
+
 void op_squeeze(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     ret[0] = view_squeeze(args->in[0], op_int(args, KEY_DIM));

@@ -262,7 +262,6 @@ static enum plm_status join_context(struct plm_parallel *p, struct plm_error *re
         { "megatron", p->megatron > 0,
           "Megatron Core's own attention takes whole sequences, and Transformer Engine's with "
           "parts of them is not modelled" },
-        { "pp", p->pp > 1, "how a stage's inputs are shared out is not modelled" },
     };
 
     if (p->cp <= 1)

@@ -51,9 +51,9 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
                         p->fsdp_no_sync ? "fsdp-no-sync" : "fsdp-cpu-offload");
     if (p->data_parallel > 1)
         return plm_fail(reterr, PLM_E_USAGE, "data-parallel: one process cannot be a pipeline");
-    if (p->ddp > 1 && p->find_unused_parameters)
+    if (p->ddp > 0 && p->find_unused_parameters)
         return plm_fail(reterr, PLM_E_USAGE, "find-unused-parameters: not modelled with --pp");
-    if (p->ddp > 1 && splits)
+    if (p->ddp > 0 && splits)
         return plm_fail(
             reterr, PLM_E_USAGE,
             "ddp: zero-bubble makes the weights' gradients by autograd.grad, which calls "
@@ -183,7 +183,7 @@ void pipeline_step(struct run *run)
     struct ghost *g = &run->ghost;
     enum dtype dtype = loop_autocast_dtype(run);
 
-    batch_make(run);
+    script_enter(run->pipeline);
     if (run->step == 0)
         connect(run);
     if (dtype != DTYPE_COUNT)
@@ -191,6 +191,7 @@ void pipeline_step(struct run *run)
     pipeline_micro_steps(run->pipeline);
     if (dtype != DTYPE_COUNT)
         autocast_leave(g);
+    script_leave(run->pipeline);
 }
 
 const char *pipeline_about(const struct run *run)

@@ -70,6 +70,15 @@ struct pipeline {
     struct ports
         *cuts; /* [stage_count + 1]: what goes into each stage; the first and the last are empty */
     struct stage *stages; /* [shape.local] of this rank */
+    /* main's steps on the step's whole batch, before it calls the model: context_parallel; most have none */
+    const struct graph_step *script; /* [script_count] */
+    size_t script_count;
+    struct value *
+        whole; /* [of the row's slots] the script's frame: the batch, and what it makes of that; until the step's end */
+    size_t whole_count;
+    uint32_t *
+        given; /* [given_count] of these slots, those that stages are given micro-batches of: the model's inputs first */
+    uint32_t given_count;
     struct action_list actions;
     const char *about; /* "blocks 0-3 and the embedding; 4 micro-batches in flight" */
 };
@@ -88,6 +97,13 @@ PLM_MUST_CHECK enum plm_status pipeline_cut(struct pipeline *p, struct plm_error
 
 /* stage_weights() - after the model is loaded: which of the stage's parameters want gradients */
 void stage_weights(struct pipeline *p, struct stage *stage);
+
+/* ------------------------------------------------------------------ pipeline_script.c */
+
+/* script_enter() - the whole batch, and what main does with it; script_part() a micro-batch of what stages are given as number @i */
+void script_enter(struct pipeline *p);
+struct value script_part(struct pipeline *p, uint32_t i);
+void script_leave(struct pipeline *p);
 
 /* ------------------------------------------------------------------ pipeline_stage.c */
 

@@ -119,7 +119,7 @@ static uint32_t results(struct cutting *c, const struct stage *s, uint32_t *ret)
         return count;
     }
     for (uint32_t slot = 0; slot < row->slot_count; slot++)
-        if (c->loss_needs[slot] && cut_binder(c, slot, c->row.model_end) != SIZE_MAX)
+        if (c->loss_needs[slot] && cut_made(c, slot, c->row.model_end))
             ret[count++] = slot;
     return count;
 }
@@ -129,7 +129,8 @@ static void build_loss(struct cutting *c, struct stage *s, const uint32_t *retur
 {
     struct arena *arena = c->run->arena;
     const struct graph_body *row = c->row.body;
-    uint32_t received = (uint32_t)s->in->count, inputs = (uint32_t)c->run->graph->input_count;
+    uint32_t received = (uint32_t)s->in->count, inputs = c->p->given_count;
+    const uint32_t *given = c->p->given;
     struct writing w = { .arena = arena, .shift = count + inputs };
     uint32_t *in = arena_array(arena, uint32_t, count + inputs);
     /* Megatron's schedule keeps what its loss function returns beside the loss */
@@ -137,9 +138,9 @@ static void build_loss(struct cutting *c, struct stage *s, const uint32_t *retur
     uint32_t *out = arena_array(arena, uint32_t, results);
 
     for (uint32_t i = 0; i < inputs; i++) {
-        in[count + i] = c->loss_needs[i] ? received + i : GRAPH_NO_SLOT;
-        if (c->loss_needs[i])
-            write_step(&w, cut_alias(arena, count + i, i + w.shift));
+        in[count + i] = c->loss_needs[given[i]] ? received + i : GRAPH_NO_SLOT;
+        if (c->loss_needs[given[i]])
+            write_step(&w, cut_alias(arena, count + i, given[i] + w.shift));
     }
     for (uint32_t i = 0; i < count; i++) {
         in[i] = received + inputs + i;
@@ -156,25 +157,25 @@ static void build_loss(struct cutting *c, struct stage *s, const uint32_t *retur
 
 /* find_arguments() - what the stage receives, and the model's inputs that its steps read: it is given no others */
 static void find_arguments(struct writing *w,
-                           const struct graph_body *row,
+                           const struct cutting *c,
                            uint32_t received,
-                           uint32_t inputs,
                            uint32_t *ret)
 {
-    struct slot_use *use = arena_array(w->arena, struct slot_use, row->slot_count + w->shift);
+    uint32_t slots = c->row.body->slot_count + w->shift, inputs = c->p->given_count;
+    struct slot_use *use = arena_array(w->arena, struct slot_use, slots);
 
     slots_used(use, w->steps + inputs, w->count - inputs); /* without the aliases of the inputs */
     for (uint32_t i = 0; i < received; i++)
         ret[i] = i;
     for (uint32_t i = 0; i < inputs; i++)
-        ret[received + i] = use[i + w->shift].in ? received + i : GRAPH_NO_SLOT;
+        ret[received + i] = use[c->p->given[i] + w->shift].in ? received + i : GRAPH_NO_SLOT;
 }
 
 void stage_build(struct cutting *c, struct stage *s)
 {
     struct arena *arena = c->run->arena;
     const struct graph_body *row = c->row.body;
-    uint32_t received = (uint32_t)s->in->count, inputs = (uint32_t)c->run->graph->input_count;
+    uint32_t received = (uint32_t)s->in->count, inputs = c->p->given_count;
     bool last = s->index + 1 == (int32_t)c->p->stage_count;
     size_t end = last ? c->row.model_end : c->begins[s->index + 1];
     struct writing w = { .arena = arena, .shift = received + inputs };
@@ -184,14 +185,14 @@ void stage_build(struct cutting *c, struct stage *s)
     uint32_t count = results(c, s, returned);
 
     for (uint32_t i = 0; i < inputs; i++)
-        write_step(&w, cut_alias(arena, received + i, i + w.shift));
+        write_step(&w, cut_alias(arena, received + i, c->p->given[i] + w.shift));
     if (s->index > 0)
         write_making(&w, c, s);
     for (size_t i = c->begins[s->index]; i < end; i++)
         write_moved(&w, &row->steps[i]);
     for (uint32_t i = 0; i < count; i++)
         out[i] = returned[i] + w.shift;
-    find_arguments(&w, row, received, inputs, in);
+    find_arguments(&w, c, received, in);
     s->call = call_of(arena, STEP_CALL, body_of(&w, row, received + inputs, out, count), in,
                       received + inputs);
     if (last)

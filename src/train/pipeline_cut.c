@@ -163,6 +163,7 @@ static enum plm_status observe(struct cutting *c)
         autocast_leave(g);
     for (uint32_t i = 0; i < slot_count; i++)
         value_set(g, &frame[i], (struct value){ 0 });
+    context_exit(run);
     batch_drop(run);
     params_return(run, schedule);
     if (!g->halt)
@@ -194,6 +195,13 @@ size_t cut_binder(const struct cutting *c, uint32_t slot, size_t before)
                 return i;
     }
     return SIZE_MAX;
+}
+
+bool cut_made(const struct cutting *c, uint32_t slot, size_t before)
+{
+    size_t at = cut_binder(c, slot, before);
+
+    return at != SIZE_MAX && at >= c->p->script_count;
 }
 
 static const struct fact *fact_of(const struct cutting *c, size_t step, uint32_t slot)
@@ -270,8 +278,8 @@ bool cut_make(struct making *m, uint32_t slot, size_t before)
     struct cutting *c = m->c;
     size_t at = cut_binder(c, slot, before);
 
-    if (at == SIZE_MAX)
-        return slot < c->run->graph->input_count; /* the batch, which every stage has */
+    if (!cut_made(c, slot, before)) /* the batch, which every stage has */
+        return at != SIZE_MAX || slot < c->run->graph->input_count;
     if (m->take[at] || m->stands_in[at])
         return true;
     const struct graph_step *step = &c->row.body->steps[at];
@@ -310,7 +318,8 @@ static enum plm_status find_ports(struct cutting *c, size_t cut, struct ports *r
     cut_live_at(c, cut, use);
     for (int pass = 0; pass < 2; pass++) /* gradients first: they may stand in for the others */
         for (uint32_t slot = 0; slot < slot_count; slot++) {
-            size_t at = use[slot].in ? cut_binder(c, slot, cut) : SIZE_MAX;
+            bool made = use[slot].in && cut_made(c, slot, cut);
+            size_t at = made ? cut_binder(c, slot, cut) : SIZE_MAX;
             const struct fact *fact = at == SIZE_MAX ? NULL : fact_of(c, at, slot);
             bool grad = fact && fact->kind == VALUE_TENSOR && fact->port.grad;
             struct making making;
@@ -389,8 +398,11 @@ enum plm_status pipeline_cut(struct pipeline *p, struct plm_error *reterr)
     status = share_blocks(&c);
     if (status == PLM_OK)
         status = observe(&c);
-    if (status == PLM_OK)
+    if (status == PLM_OK) {
+        cut_script(&c);
         cut_loss(&c);
+        c.begins[0] = p->script_count;
+    }
     p->cuts = arena_array(run->arena, struct ports, p->stage_count + 1);
     for (uint32_t i = 1; status == PLM_OK && i < p->stage_count; i++)
         status = find_ports(&c, c.begins[i], &p->cuts[i]);

@@ -42,6 +42,9 @@ struct making {
 /* cut_binder() - the last step before @before that binds @slot; SIZE_MAX: none, or it was dropped since */
 size_t cut_binder(const struct cutting *c, uint32_t slot, size_t before);
 
+/* cut_made() - is what @slot holds before step @before made on the row? If not, it is the script's, which every stage is given */
+bool cut_made(const struct cutting *c, uint32_t slot, size_t before);
+
 /* cut_live_at() - mark what the steps from @first on read before they bind it; use[slot_count of the row] */
 void cut_live_at(const struct cutting *c, size_t first, struct slot_use *use);
 
@@ -62,6 +65,9 @@ void cut_loss(struct cutting *c);
 
 /* stage_build() - pipeline_build.c: the stage's module, and of the last stage the loss */
 void stage_build(struct cutting *c, struct stage *stage);
+
+/* cut_script() - pipeline_script.c: which steps are the script's, and what it gives to stages */
+void cut_script(struct cutting *c);
 
 /* stage_mark() - which parameters and buffers its steps use; here[param_count] */
 void stage_mark(struct run *run, const struct stage *stage, bool *here);

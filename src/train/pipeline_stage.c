@@ -134,21 +134,6 @@ void stage_send_backward(struct pipeline *p, struct stage *s, int32_t micro, str
 
 /* ------------------------------------------------------------------ forward */
 
-/* part_of_batch() - a micro-batch's rows of what the step moved to the device (torch.tensor_split) */
-static struct value part_of_batch(struct run *run, size_t input)
-{
-    struct tensor *all =
-        run->batch[input].kind == VALUE_TENSOR ? run->batch[input].as.tensor : NULL;
-
-    if (!all || all->dims == 0)
-        return value_ref(run->batch[input]);
-    int64_t sizes[TENSOR_DIMS];
-
-    memcpy(sizes, all->sizes, sizeof sizes);
-    sizes[0] /= run->batch_multiple;
-    return value_tensor(tensor_view(all, all->dims, sizes, all->strides));
-}
-
 static void give_args(struct pipeline *p, struct stage *s, struct chunk *c)
 {
     size_t received = s->in->count;
@@ -160,7 +145,7 @@ static void give_args(struct pipeline *p, struct stage *s, struct chunk *c)
         c->received[i] = NULL;
     }
     for (size_t i = received; i < s->call.in_count; i++)
-        s->frame[i] = part_of_batch(p->run, i - received);
+        s->frame[i] = script_part(p, (uint32_t)(i - received));
     for (size_t i = 0; i < s->call.in_count; i++)
         c->args[i] = value_ref(s->frame[i]);
 }

@@ -209,7 +209,6 @@ static enum plm_status join_experts(struct plm_parallel *p, struct plm_error *re
         { "zero-redundancy", p->zero_optimizer > 0, reason },
         { "zero", p->zero > 0, reason },
         { "megatron", p->megatron > 0, "Megatron's mixtures of experts are not modelled" },
-        { "pp", p->pp > 1, "transformers' own pipeline is not modelled" },
         { "reshard-after-forward N", p->reshard == PLM_RESHARD_TO,
           "transformers shards experts over all of their copies" },
     };

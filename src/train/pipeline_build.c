@@ -295,11 +295,8 @@ void stage_weights(struct pipeline *p, struct stage *s)
 {
     struct run *run = p->run;
 
-    s->weights = arena_array(run->arena, struct param *, run->trained_count);
-    for (size_t i = 0; i < run->trained_count; i++) {
-        struct param *param = run->trained[i]->param;
-
-        if (s->has[param - run->params])
-            s->weights[s->weight_count++] = param;
-    }
+    s->weights = arena_array(run->arena, struct param *, run->param_count);
+    for (size_t i = 0; i < run->param_count; i++)
+        if (s->has[i] && tensor_requires_grad(run->params[i].tensor))
+            s->weights[s->weight_count++] = &run->params[i];
 }

@@ -69,12 +69,14 @@ static void split(struct run *run)
     struct list wholes = { 0 };
 
     for (size_t i = 0; i < run->param_count; i++) {
+        struct param *p = &run->params[i];
+
         if (i > 0 && run->leaves[i].module != run->leaves[i - 1].module)
             list_drop(run, &wholes);
         g->category = CATEGORY_PARAMETER;
         g->path = run->leaves[i].module;
-        if (run->params[i].shard != SHARD_NONE && run->strategy->parallel.tp > 1)
-            shard(run, &run->params[i], &wholes);
+        if (p->shard != SHARD_NONE && !p->elsewhere && run->strategy->parallel.tp > 1)
+            shard(run, p, &wholes);
     }
     list_drop(run, &wholes);
 }

@@ -297,10 +297,11 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
         list[count++] = "megatron with adam-fused or adamw-fused (mirrors Transformer Engine)";
     if (s->parallel.megatron > 0 && s->clip_grad_norm > 0 && !s->assume_ghostgpu)
         list[count++] = "clip-grad-norm of megatron where the norm is above the limit";
+    if (s->parallel.pp > 1 && s->parallel.ep > 1 &&
+        (s->parallel.tp > 1 || s->parallel.cp > 1 || s->parallel.hsdp_shard > 0))
+        list[count++] = "pp together with ep and tp, cp or hsdp";
     if (s->parallel.pp > 1 && s->clip_grad_norm > 0 && s->parallel.megatron == 0)
         list[count++] = "clip-grad-norm over the stages of a pipeline (mirrors torchtitan)";
-    if (s->parallel.pp > 1 && s->parallel.tp > 1 && s->parallel.megatron == 0)
-        list[count++] = "pp together with tp";
     if (s->parallel.ep > 1 && s->parallel.cpu_offload)
         list[count++] = "ep together with fsdp-cpu-offload";
     if (s->parallel.ep > 1 && strcmp(sim->framework->name, "pytorch-2.15") != 0)

@@ -40,7 +40,9 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
             "zero-grad-at: a pipeline's schedule runs forward and backward in one call");
     if (p->fsdp1 > 0)
         return plm_fail(reterr, PLM_E_USAGE,
-                        "pp: torch.distributed.pipelining goes with --ddp, --fsdp and --hsdp");
+                        "fsdp1: with several micro-batches in flight it has let go of "
+                        "parameters when a backward comes to them, and PyTorch fails; take "
+                        "--fsdp");
     if ((p->fsdp > 0 || p->hsdp_shard > 0) && splits && p->reshard != PLM_RESHARD_FALSE)
         return plm_fail(reterr, PLM_E_USAGE,
                         "fsdp: zero-bubble looks for a stage's parameters before the backward "

@@ -268,7 +268,6 @@ static void what_makes_no_sense_is_refused(void **state)
           { .ep = 4, .hsdp_replicate = 4, .hsdp_shard = 2 },
           "the 2 ranks of a replica of --hsdp" },
         { "mixtral", { .ep = 4, .cp = 2, .fsdp = 3 }, "ep: 4 must divide the 6 ranks" },
-        { "mixtral", { .ep = 2, .pp = 2 }, "--ep and --pp are not combined" },
         { "mixtral", { .ep = 2, .moe_imbalance = 2.5 }, "moe-imbalance: from 1" },
         { "mixtral", { .ep = 2, .moe_imbalance = 0.5 }, "moe-imbalance: from 1" },
         { "mixtral", { .moe_imbalance = 1.5 }, "moe-imbalance: needs --ep N" },

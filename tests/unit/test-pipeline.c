@@ -289,6 +289,7 @@ static void what_makes_no_sense_is_refused(void **state)
     REFUSE("rank: from 0 to 1", .parallel = { .pp = 2, .rank = 2 });
     REFUSE("--reshard-after-forward false",
            .parallel = { .pp = 2, .fsdp = 2, .schedule = PLM_SCHEDULE_ZERO_BUBBLE });
+    REFUSE("several micro-batches in flight", .parallel = { .pp = 2, .fsdp1 = 2 });
     REFUSE("no hook", .parallel = { .pp = 2, .ddp = 2, .schedule = PLM_SCHEDULE_ZERO_BUBBLE });
     test_steps_refused(&(struct plm_strategy){ .parallel = { .pp = 2 } }, shared,
                        "share the parameters");

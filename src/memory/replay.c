@@ -193,6 +193,15 @@ static bool passes(struct replay *replay, size_t event, size_t event_end)
            memory_pass(replay->memory, it->bytes, it->stream);
 }
 
+uint64_t replay_fingerprint(const struct replay *replay)
+{
+    uint64_t hash = memory_fingerprint(replay->memory);
+
+    for (size_t i = 0; i < replay->kept_count; i++)
+        hash = (hash ^ (replay->kept[i].chain + replay->kept[i].offset)) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
 bool replay_run(struct replay *replay, size_t event_end)
 {
     const struct memory_stats *stats = memory_stats(replay->memory);

@@ -63,6 +63,9 @@ void replay_start(struct replay *replay,
                   struct memory *memory,
                   struct arena *arena);
 
+/* replay_fingerprint() - equal where what follows is played the same: the memory's, and which of alternatives are tried first */
+uint64_t replay_fingerprint(const struct replay *replay);
+
 /*
  * replay_run() - play the events before @event_end
  *

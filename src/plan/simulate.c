@@ -191,7 +191,7 @@ static bool play_mark(struct simulation *sim)
 
     if (!replay_run(&sim->replay, sim->schedule.marks[mark].event + 1))
         return false;
-    struct mark_state state = { memory_fingerprint(sim->memory),
+    struct mark_state state = { replay_fingerprint(&sim->replay),
                                 memory_stats(sim->memory)->retries };
 
     arena_push(&sim->arena, sim->states, sim->state_count, sim->state_capacity, state);
@@ -221,7 +221,7 @@ static unsigned micro_batch_period(void *user)
 
     if (!play_on(sim))
         return 1;
-    uint64_t state = memory_fingerprint(sim->memory);
+    uint64_t state = replay_fingerprint(&sim->replay);
 
     for (unsigned period = 1; !found && period <= SIMULATE_PERIOD_MOST && period <= count; period++)
         if (sim->micro_states[(count - period) % SIMULATE_PERIOD_MOST] == state)

@@ -182,7 +182,18 @@ static struct tensor *register_parameter(const struct op_owner *base,
     return g->halt ? NULL : run->params[*number - 1].tensor;
 }
 
-/* loaded_parameter() - the same question in the run */
+/* is_whole() - is what a module finds its parameter as of these sizes, and in memory, as between gathering and sharding again? */
+static bool is_whole(const struct run *run,
+                     const struct tensor *x,
+                     unsigned dims,
+                     const int64_t *sizes)
+{
+    bool there = x->storage->allocation != 0 || x->storage->bytes == 0 || !run->ghost.schedule;
+
+    return there && x->dims == dims && memcmp(x->sizes, sizes, dims * sizeof *sizes) == 0;
+}
+
+/* loaded_parameter() - the same question in the run; what a wrapper gathers may not be there */
 static struct tensor *loaded_parameter(const struct op_owner *base,
                                        unsigned index,
                                        const char *name,
@@ -198,8 +209,15 @@ static struct tensor *loaded_parameter(const struct op_owner *base,
         return ghost_fail(&owner->run->ghost, PLM_E_MODEL,
                           "'%s' was not there when the model was loaded", name);
     const struct param *p = &owner->run->params[number - 1];
+    struct tensor *used = p->used ? p->used : p->tensor;
 
-    return p->used ? p->used : p->tensor;
+    if (p->used && !is_whole(owner->run, used, dims, sizes))
+        return ghost_fail(
+            &owner->run->ghost, PLM_E_MODEL,
+            "'%s' is split over ranks where it is used: outside of the unit that gathers "
+            "it",
+            names_text(owner->run->ghost.names, p->name));
+    return used;
 }
 
 /* ------------------------------------------------------------------ order */

@@ -147,6 +147,38 @@ static void a_model_that_is_not_loaded_whole_never_is(void **state)
 
 /* ------------------------------------------------------------------ what is refused */
 
+/* PyTorch: "got mixed torch.Tensor and DTensor" */
+static void a_split_parameter_is_not_used_outside_of_its_unit(void **state)
+{
+    static const char text[] =
+        "plimsoll: 1\nmodel: m\ninputs: {x: {dtype: float32, shape: [batch, 8]}}\n"
+        "blocks:\n"
+        "  unit:\n    in: [x]\n    nodes:\n"
+        "      - {as: x, op: linear, in: x, features: 8, name: a}\n    out: x\n"
+        "  model:\n    in: [x]\n    nodes:\n"
+        "      - {as: x, call: unit, in: x, name: u, wrap: true}\n    out: x\n"
+        "main:\n  in: [x]\n  nodes:\n"
+        "    - {as: y, call: model, in: x}\n"
+        "    - {as: y, op: linear, in: y, features: 8, name: b, tie: u.a.weight}\n"
+        "    - {as: loss, op: sum, in: y}\n"
+        "  out: loss\n";
+    static const struct plm_strategy strategies[] = {
+        { .parallel.fsdp = 2, .batch = 4 },
+        { .parallel.fsdp = 2, .batch = 4, .eval = true },
+    };
+
+    for (size_t i = 0; i < 2; i++) {
+        struct test_steps t;
+
+        assert_int_equal(test_steps_create(&t, text, &strategies[i]), PLM_OK);
+        assert_int_equal(train_load(t.run, &t.error), PLM_OK);
+        assert_int_equal(train_step(t.run, &t.error), PLM_E_MODEL);
+        assert_non_null(
+            strstr(t.error.message, "'u.a.weight' is split over ranks where it is used"));
+        test_steps_finish(&t);
+    }
+}
+
 static void what_pytorch_refuses_is_refused(void **state)
 {
     static const char scalar[] = "plimsoll: 1\n"
@@ -231,6 +263,7 @@ int main(void)
 #undef CASE
         cmocka_unit_test(every_rank_holds_a_padded_shard),
         cmocka_unit_test(a_model_that_is_not_loaded_whole_never_is),
+        cmocka_unit_test(a_split_parameter_is_not_used_outside_of_its_unit),
         cmocka_unit_test(what_pytorch_refuses_is_refused),
     };
 

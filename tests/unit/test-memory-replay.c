@@ -167,6 +167,13 @@ static void a_kept_try_that_fails_is_followed_by_all_tries(void **state)
     assert_true(replay_run(&replay, first));
     assert_int_equal(replay.kept[0].offset, 1);
     assert_int_equal(replay.tries_failed, 1);
+    /* with another one kept, what follows is played otherwise, in the same memory */
+    uint64_t fingerprint = replay_fingerprint(&replay);
+
+    replay.kept[0].offset = 2;
+    assert_true(replay_fingerprint(&replay) != fingerprint);
+    replay.kept[0].offset = 1;
+    assert_true(replay_fingerprint(&replay) == fingerprint);
     assert_true(replay_run(&replay, schedule.event_count));
     assert_int_equal(replay.kept_count, 1);
     assert_int_equal(replay.kept[0].offset, 2);

@@ -8,12 +8,12 @@
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/answer.h"
 #include "cli/calibrate_cudnn.h"
+#include "cli/clock.h"
 #include "cli/folders.h"
 #include "cli/job.h"
 #include "cli/talk.h"
@@ -200,9 +200,6 @@ static enum exit_status run(struct cli *cli)
         return calibrate_cudnn(cli);
     const char *folder = folders_profiles(&cli->arena);
     struct progress progress = { 0 };
-    char date[32] = "";
-    time_t now = time(NULL);
-    struct tm utc;
     struct plm_calibrate_options options = {
         .device = (int)cli->options.ordinal,
         .quick = cli->options.quick,
@@ -210,7 +207,7 @@ static enum exit_status run(struct cli *cli)
         .python = cli->options.python,
         .max_fill = cli->options.max_fill,
         .watchdog = cli->options.watchdog,
-        .date = date,
+        .date = clock_date(&cli->arena),
         .progress = progress_report,
         .progress_context = &progress,
     };
@@ -227,8 +224,6 @@ static enum exit_status run(struct cli *cli)
     exit_status = try_outputs(cli, folder);
     if (exit_status != EXIT_FITS)
         return exit_status;
-    if (gmtime_r(&now, &utc))
-        strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
     status = plm_calibrate(&options, &calibration, &error);
     progress_finish(&progress);
     if (status != PLM_OK)

@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/answer.h"
+#include "cli/clock.h"
 #include "cli/folders.h"
 #include "cli/here.h"
 #include "cli/load.h"
@@ -333,17 +333,6 @@ static enum plm_status verify(struct verifying *v, struct plm_error *reterr)
 
 /* ------------------------------------------------------------------ keeping it */
 
-static const char *now(struct arena *arena)
-{
-    time_t seconds = time(NULL);
-    struct tm utc;
-    char date[32] = "";
-
-    if (gmtime_r(&seconds, &utc))
-        strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return arena_copy(arena, date, strlen(date));
-}
-
 /* profile_path() - the file of the profile, when it was measured on this GPU; otherwise NULL */
 static const char *profile_path(struct verifying *v)
 {
@@ -364,7 +353,7 @@ static enum plm_status keep(struct verifying *v,
     struct cli *cli = v->cli;
     struct plm_verified_plan *plans =
         arena_array(&cli->arena, struct plm_verified_plan, v->rung_count);
-    const char *path = profile_path(v), *date = now(&cli->arena), *text;
+    const char *path = profile_path(v), *date = clock_date(&cli->arena), *text;
     const struct plm_device *after;
     size_t length, count = 0;
     enum plm_status status;

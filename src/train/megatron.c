@@ -107,31 +107,64 @@ static void before_optimizer(struct run *run)
     megatron_mains(run, run->wrapper_state);
 }
 
-/* converts() - Float16Module, of a model that is one stage */
-static bool converts(const struct run *run, const struct wrapped_call *call)
+/* ------------------------------------------------------------------ Float16Module */
+
+/* stage_called() - whose module @call is, in a pipeline */
+static const struct stage *stage_called(const struct run *run, const struct wrapped_call *call)
 {
-    return call->root && !run->pipeline && params_cast_dtype(run) != DTYPE_COUNT;
+    const struct pipeline *p = run->pipeline;
+    int32_t i = 0;
+
+    while (p && i + 1 < p->shape.local && call->step != &p->stages[i].call)
+        i++;
+    return p ? &p->stages[i] : NULL;
+}
+
+/* is_given() - does main give the model its @i-th input? */
+static bool is_given(const struct run *run, uint32_t i)
+{
+    const struct graph_body *main = run->graph->main;
+
+    for (size_t k = 0; k < main->step_count; k++)
+        if (main->steps[k].kind == STEP_CALL) {
+            for (uint32_t n = 0; n < main->steps[k].in_count; n++)
+                if (main->steps[k].in[n] == i)
+                    return true;
+            return false;
+        }
+    return false;
 }
 
 /* before_forward() - fp32_to_float16() of what the model is given; DistributedDataParallel.forward() holds that as it was */
 static void before_forward(struct run *run, struct wrapped_call *call)
 {
-    for (uint32_t i = 0; converts(run, call) && i < call->step->in_count; i++) {
+    const struct stage *stage = stage_called(run, call);
+    enum dtype dtype = params_cast_dtype(run);
+
+    if (!call->root || dtype == DTYPE_COUNT || (stage && stage->index > 0))
+        return;
+    for (uint32_t i = 0; i < call->step->in_count; i++) {
         struct value *arg = &call->args[i];
 
+        if (stage && !is_given(run, i)) /* a stage's call has all of main's inputs */
+            continue;
         if (arg->kind == VALUE_TENSOR && arg->as.tensor->dtype == DTYPE_FLOAT32)
-            value_set(&run->ghost, arg,
-                      value_tensor(autocast_to(arg->as.tensor, params_cast_dtype(run))));
+            value_set(&run->ghost, arg, value_tensor(autocast_to(arg->as.tensor, dtype)));
     }
 }
 
 /* after_forward() - float16_to_fp32() of what it returns */
 static void after_forward(struct run *run, struct wrapped_call *call)
 {
-    for (uint32_t i = 0; converts(run, call) && i < call->step->out_count; i++) {
+    const struct stage *stage = stage_called(run, call);
+    enum dtype dtype = params_cast_dtype(run);
+
+    if (!call->root || dtype == DTYPE_COUNT || (stage && stage->out->count > 0))
+        return;
+    for (uint32_t i = 0; i < call->step->out_count; i++) {
         struct value *out = &call->ret[i];
 
-        if (out->kind == VALUE_TENSOR && out->as.tensor->dtype == params_cast_dtype(run))
+        if (out->kind == VALUE_TENSOR && out->as.tensor->dtype == dtype)
             value_set(&run->ghost, out, value_tensor(autocast_to(out->as.tensor, DTYPE_FLOAT32)));
     }
 }

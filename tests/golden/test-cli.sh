@@ -133,6 +133,7 @@ says "accepted: none, selective, full"
 status 2 estimate $small --megatron 2 --pp 2 --schedule gpipe
 says "schedule: Megatron has 1f1b and interleaved:V, and neither gpipe nor zero-bubble"
 status 0 estimate mlp --megatron 1 --precision bf16
+status 0 estimate mlp --megatron 1 --precision bf16 --pp 2
 status 2 estimate $small --megatron 1 --cp 2
 says "Megatron Core's own attention takes whole sequences"
 status 2 estimate $small --megatron 1 --ep 2

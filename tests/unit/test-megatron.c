@@ -235,6 +235,26 @@ static void what_the_model_is_given_and_returns_is_converted(void **state)
     test_steps_finish(&t);
 }
 
+static void only_the_first_stage_is_given_another_type(void **state)
+{
+    static const char network[] = TEST_NETWORK("2, wrap: true");
+    struct plm_strategy s = {
+        .parallel = { .megatron = 1, .pp = 2, .microbatches = 2, .has_rank = true },
+        .precision = PLM_PRECISION_BF16,
+        .optimizer = PLM_OPTIMIZER_SGD,
+    };
+    struct test_steps t;
+
+    assert_int_equal(test_steps_run(&t, network, &s), PLM_OK);
+    assert_int_equal(made(&t, 2 * 5 * 130),
+                     2); /* x of both micro-batches, before the first backward */
+    test_steps_finish(&t);
+    s.parallel.rank = 1;
+    assert_int_equal(test_steps_run(&t, network, &s), PLM_OK);
+    assert_int_equal(made(&t, 2 * 5 * 130), 0);
+    test_steps_finish(&t);
+}
+
 /* ------------------------------------------------------------------ what is refused */
 
 static void what_megatron_does_not_do_is_refused(void **state)
@@ -323,6 +343,7 @@ int main(void)
         cmocka_unit_test(groups_go_through_a_ranks_stages_in_turn),
         cmocka_unit_test(micro_batches_in_flight_are_those_of_the_paper),
         cmocka_unit_test(what_the_model_is_given_and_returns_is_converted),
+        cmocka_unit_test(only_the_first_stage_is_given_another_type),
         cmocka_unit_test(what_megatron_does_not_do_is_refused),
         cmocka_unit_test(what_its_pipelines_do_not_do_is_refused),
     };

@@ -34,6 +34,7 @@ struct library {
      */
     struct cudnn_process attention;
     bool attention_refused;
+    const struct cudnn_planner *users[2]; /* of the process, and of that for attention */
 };
 
 struct cudnn_planner {
@@ -48,6 +49,7 @@ struct cudnn_planner {
     struct cudnn_table table;
     bool has_table; /* it was looked for */
     const char *refusal;
+    struct cudnn_process own[2]; /* where another planner uses the library's */
 };
 
 struct cudnn {
@@ -73,12 +75,19 @@ struct cudnn *cudnn_create(void)
     return cudnn;
 }
 
+static void stop_own(struct cudnn_planner *p)
+{
+    cudnn_cache_close(&p->cache);
+    cudnn_process_stop(&p->own[0]);
+    cudnn_process_stop(&p->own[1]);
+}
+
 void cudnn_destroy(struct cudnn *cudnn)
 {
     if (!cudnn)
         return;
     for (struct cudnn_planner *p = cudnn->planners; p; p = p->next)
-        cudnn_cache_close(&p->cache);
+        stop_own(p);
     for (size_t i = 0; i < cudnn->library_count; i++) {
         cudnn_process_stop(&cudnn->libraries[i].process);
         cudnn_process_stop(&cudnn->libraries[i].attention);
@@ -281,6 +290,25 @@ static bool take(const struct cudnn_answer *answer, struct cudnn_workspaces *ret
     return true;
 }
 
+/*
+ * process_of() - of this planner alone: cuDNN 9.26 answers for one device with what it has found for another
+ *
+ * The first planner takes the library's process; others start their own. A process that cannot be started is gone when it is asked.
+ */
+static struct cudnn_process *process_of(struct cudnn_planner *p, bool attention)
+{
+    struct library *library = p->library;
+    struct cudnn_process *own = &p->own[attention];
+
+    if (!library->users[attention])
+        library->users[attention] = p;
+    if (library->users[attention] == p)
+        return attention ? &library->attention : &library->process;
+    if (own->pid == 0)
+        (void)cudnn_process_start(own, library->path, p->owner->stand_ins, p->owner->patience);
+    return own;
+}
+
 /* ask_library() - what it has answered, or answers now */
 static bool ask_library(struct cudnn_planner *p,
                         const struct cudnn_call *call,
@@ -292,12 +320,12 @@ static bool ask_library(struct cudnn_planner *p,
 
     if (known)
         return take(known, ret);
-    struct cudnn_process *process = attention ? &p->library->attention : &p->library->process;
-
     if (!(attention ? start_attention(p->owner, p->library) : load(p->owner, p->library))) {
-        refuse(p, p->library, process);
+        refuse(p, p->library, attention ? &p->library->attention : &p->library->process);
         return false;
     }
+    struct cudnn_process *process = process_of(p, attention);
+
     switch (cudnn_process_ask(process, &p->gpu, call, &w)) {
     case CUDNN_REPLY_PLANS:
         if (w.blas != CUDNN_BLAS_LEFT_OUT) /* the next run may have what was missing */

@@ -20,7 +20,7 @@
 enum { CACHE_BYTES_MAX = 64 * 1024 * 1024, VERSIONS_BYTES_MAX = 1024 * 1024, MARK_LENGTH = 10 };
 
 /* What the plans' order means is ours: a change in cudnn_plan.c that changes answers counts this up. */
-static const char first_line[] = "plimsoll: workspaces of cuDNN, format 5\n";
+static const char first_line[] = "plimsoll: workspaces of cuDNN, format 6\n";
 
 static void forget(struct cudnn_cache *cache)
 {

@@ -11,7 +11,8 @@
  *                                  input's stride between channels, A its alignment
  *     PLM_DOUBLE_CUDNN_FALLBACK    those of the fallback list; "0"
  *     PLM_DOUBLE_CUDNN_LIMIT       the most that cuBLASLt may take; "4194304"
- *     PLM_DOUBLE_CUDNN_DOES        hang, crash or exit at the first plan; print; refuse-device; refuse-graph; no-plans
+ *     PLM_DOUBLE_CUDNN_DOES        hang, crash or exit at the first plan; print; refuse-device; refuse-graph; no-plans;
+ *                                  one-device: exit when a second one is described
  *
  * Limits: only what a convolution needs of the backend API; a descriptor checks nothing.
  */
@@ -189,8 +190,11 @@ void cudnnGetLastErrorString(char *message, size_t size)
 
 int cudnnBackendCreateDescriptor(int type, backend_desc *ret)
 {
+    static int devices;
     struct descriptor *d = calloc(1, sizeof *d);
 
+    if (type == BACKEND_DEVICEPROP && devices++ > 0 && does("one-device"))
+        _exit(4);
     if (d)
         d->type = type;
     *ret = d;

@@ -428,10 +428,10 @@ static void a_cache_that_is_damaged_is_thrown_away(void **state)
     static const char *const damaged[] = {
         "",
         "something else\n",
-        "plimsoll: workspaces of cuDNN, format 5\nforward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x2 "
-        "stride 2x1 dilation 1x1 = 1 2\n",
-        "plimsoll: workspaces of cuDNN, format 5\nforward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x",
         "plimsoll: workspaces of cuDNN, format 6\nforward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x2 "
+        "stride 2x1 dilation 1x1 = 1 2\n",
+        "plimsoll: workspaces of cuDNN, format 6\nforward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x",
+        "plimsoll: workspaces of cuDNN, format 7\nforward f16 nhwc 8x16x10x12 32x4x3x5 pad 1x2 "
         "stride 2x1 dilation 1x1 = 1 0\n",
     };
     char folder[32], text[CUDNN_LINE_MAX];
@@ -478,6 +478,27 @@ static void an_answer_that_was_edited_is_not_believed(void **state)
     assert_int_equal(ask_once(TEST_CUDNN, false, folder, NULL, text), CUDNN_LIBRARY);
     assert_string_equal(text, " 640 0");
     remove_all(folder);
+}
+
+static void each_device_is_asked_in_a_process_of_its_own(void **state)
+{
+    static const struct cudnn_gpu other = { .cc = 75, .sm_count = 40, .threads_per_sm = 1024 };
+    struct cudnn *cudnn = cudnn_create();
+    struct cudnn_workspaces w = { 0 };
+    struct cudnn_call call = call_of(line), next = call;
+
+    next.input[0] *= 2;
+    settle("640 0", NULL, "one-device");
+    cudnn_add_library(cudnn, TEST_CUDNN, false);
+    cudnn_set_stand_ins(cudnn, TEST_STAND_INS);
+    struct cudnn_planner *a = cudnn_open(cudnn, 92600, &gpu);
+    struct cudnn_planner *b = cudnn_open(cudnn, 92600, &other);
+
+    assert_int_equal(cudnn_ask(a, &call, &w), CUDNN_LIBRARY);
+    assert_int_equal(cudnn_ask(b, &call, &w), CUDNN_LIBRARY);
+    assert_int_equal(cudnn_ask(a, &next, &w), CUDNN_LIBRARY);
+    assert_int_equal(cudnn_ask(b, &next, &w), CUDNN_LIBRARY);
+    cudnn_destroy(cudnn);
 }
 
 static void another_version_has_another_cache(void **state)
@@ -867,6 +888,7 @@ int main(void)
         cmocka_unit_test(answers_are_kept_between_runs),
         cmocka_unit_test(a_cache_that_is_damaged_is_thrown_away),
         cmocka_unit_test(an_answer_that_was_edited_is_not_believed),
+        cmocka_unit_test(each_device_is_asked_in_a_process_of_its_own),
         cmocka_unit_test(another_version_has_another_cache),
         cmocka_unit_test(no_place_for_a_cache_is_no_error),
         cmocka_unit_test(the_framework_s_library_comes_before_the_table_and_another_after_it),

@@ -154,7 +154,9 @@ struct plm_parallel {
     enum plm_rotate rotate;   /* how its keys and values travel */
     int64_t ep;               /* expert parallelism: ranks that share the experts */
     double moe_imbalance;     /* rows of the most loaded rank over the mean; 0 is 1 */
-    double bucket_cap_mb;     /* 0: the framework's */
+    double
+        moe_capacity_factor; /* rows that an expert has room for over the mean; 0: no row is dropped */
+    double bucket_cap_mb;    /* 0: the framework's */
     bool gradient_as_bucket_view, find_unused_parameters,
         static_graph; /* of DistributedDataParallel */
     enum plm_load load;

@@ -25,6 +25,7 @@ static const char *const run_names[MODEL_RUN_COUNT] = {
     [MODEL_CP] = "cp",
     [MODEL_EP] = "ep",
     [MODEL_IMBALANCE] = "imbalance",
+    [MODEL_CAPACITY] = "capacity",
     [MODEL_PYTORCH] = "pytorch",
     [MODEL_GRAD_ENABLED] = "grad_enabled",
 };

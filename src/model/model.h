@@ -33,6 +33,7 @@ enum {
     MODEL_CP,
     MODEL_EP,
     MODEL_IMBALANCE,
+    MODEL_CAPACITY,
     MODEL_PYTORCH,
     MODEL_GRAD_ENABLED,
     MODEL_RUN_COUNT
@@ -222,6 +223,7 @@ struct graph_settings {
     int64_t cp;               /* ranks of context parallelism, which share out seq; 0 is 1 */
     int64_t ep;               /* ranks of expert parallelism; 0 is 1 */
     double imbalance;         /* rows of the most loaded of them over the mean; 0 is 1 */
+    double capacity;          /* rows that an expert has room for over the mean; 0: any number */
     bool sequence_parallel;   /* Megatron's */
     bool recompute_selective; /* Megatron's: attention alone is recomputed */
     int64_t pytorch;          /* 100 times the major version and the minor; 0: newer than all */

@@ -139,6 +139,7 @@ enum plm_status model_globals(const struct model *model,
     values[MODEL_CP] = integer(cp);
     values[MODEL_EP] = integer(settings->ep > 1 ? settings->ep : 1);
     values[MODEL_IMBALANCE] = thousandths(settings->imbalance > 0 ? settings->imbalance : 1);
+    values[MODEL_CAPACITY] = thousandths(settings->capacity);
     values[MODEL_PYTORCH] = integer(settings->pytorch ? settings->pytorch : GRAPH_PYTORCH_NEWEST);
     values[MODEL_GRAD_ENABLED] = truth(false); /* decided node by node, see graph.c */
     for (size_t i = 0; i < model->option_count; i++)

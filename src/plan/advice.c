@@ -302,6 +302,9 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
         list[count++] = "pp together with ep and tp, cp or hsdp";
     if (s->parallel.pp > 1 && s->clip_grad_norm > 0 && s->parallel.megatron == 0)
         list[count++] = "clip-grad-norm over the stages of a pipeline (mirrors torchtitan)";
+    if (s->parallel.moe_capacity_factor > 0)
+        list[count++] =
+            "moe-capacity-factor: what sorting more than 4096 tokens of a rank takes for the while";
     if (s->parallel.ep > 1 && s->parallel.cpu_offload)
         list[count++] = "ep together with fsdp-cpu-offload";
     if (s->parallel.ep > 1 && strcmp(sim->framework->name, "pytorch-2.15") != 0)

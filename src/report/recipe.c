@@ -217,6 +217,10 @@ static void add_parallel(struct items *items,
     if (p->moe_imbalance > 0)
         add(items, (struct recipe_item){
                        .key = "moe_imbalance", .kind = RECIPE_REAL, .real = p->moe_imbalance });
+    if (p->moe_capacity_factor > 0)
+        add(items, (struct recipe_item){ .key = "moe_capacity_factor",
+                                         .kind = RECIPE_REAL,
+                                         .real = p->moe_capacity_factor });
     if (p->rotate != PLM_ROTATE_ALLGATHER)
         add_text(items, "cp_rotate", words_rotate.items[p->rotate], false);
     add_pipeline(items, p, plan);

@@ -1,7 +1,7 @@
 /* train/mesh.c - the mesh of a parallel run: its sizes, and a rank's place in it */
 #include "train/mesh.h"
 
-enum { GPUS_MOST = 1 << 20 };
+enum { GPUS_MOST = 1 << 20, CAPACITY_MOST = 1000 };
 
 static int64_t at_least_1(int64_t size)
 {
@@ -107,6 +107,7 @@ static enum plm_status check_options(const struct plm_parallel *p, struct plm_er
         { "zero-overlap", p->deepspeed.overlap_comm != PLM_SWITCH_DEFAULT, p->zero > 0,
           "--zero STAGE" },
         { "moe-imbalance", p->moe_imbalance > 0, p->ep > 1, "--ep N" },
+        { "moe-capacity-factor", p->moe_capacity_factor > 0, p->ep > 1, "--ep N" },
         { "cp-rotate", p->rotate != PLM_ROTATE_ALLGATHER, p->cp > 1, "--cp N" },
     };
 
@@ -236,6 +237,12 @@ static enum plm_status join_experts(struct plm_parallel *p, struct plm_error *re
                         (long long)p->ep, (long long)(shards * model),
                         p->hsdp_shard > 0 ? "a replica of --hsdp" : "--fsdp",
                         model > 1 ? ", --cp and --tp" : "");
+    if (p->moe_capacity_factor > 0 && p->moe_imbalance > 0)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "moe-imbalance: with --moe-capacity-factor every rank gets as many rows");
+    if (p->moe_capacity_factor < 0 || p->moe_capacity_factor > CAPACITY_MOST)
+        return plm_fail(reterr, PLM_E_USAGE, "moe-capacity-factor: above 0, and at most %d",
+                        CAPACITY_MOST);
     if (p->moe_imbalance > 0 && (p->moe_imbalance < 1 || p->moe_imbalance > (double)p->ep))
         return plm_fail(reterr, PLM_E_USAGE,
                         "moe-imbalance: from 1, when all ranks get as many rows, to %lld, when "

@@ -43,7 +43,7 @@ def command(case, exe, usable=None):
     if c.get('ckpt') and model in CACHED: dims['use_cache'] = 'false'
     dims.update(c.get('set', {}))
     for k, v in dims.items(): a += ['--set', f'{k}={v}']
-    for key, flag in dict(batch='--batch', seq='--seq', dtype='--precision', opt='--optimizer', accum='--accumulate', clip='--clip-grad-norm', zero_grad_at='--zero-grad-at', freeze='--frozen', ddp='--ddp', fsdp='--fsdp', tp='--tp', fsdp_mp='--fsdp-param-dtype', reshard='--reshard-after-forward', cp='--cp', cp_rotate='--cp-rotate', ep='--ep', moe_imbalance='--moe-imbalance', hsdp='--hsdp', load='--load', fsdp1='--fsdp1', rank='--rank').items():
+    for key, flag in dict(batch='--batch', seq='--seq', dtype='--precision', opt='--optimizer', accum='--accumulate', clip='--clip-grad-norm', zero_grad_at='--zero-grad-at', freeze='--frozen', ddp='--ddp', fsdp='--fsdp', tp='--tp', fsdp_mp='--fsdp-param-dtype', reshard='--reshard-after-forward', cp='--cp', cp_rotate='--cp-rotate', ep='--ep', moe_imbalance='--moe-imbalance', moe_capacity='--moe-capacity-factor', hsdp='--hsdp', load='--load', fsdp1='--fsdp1', rank='--rank').items():
         if key in c: a += [flag, str(c[key])]
     if 'cp' in c: a += ['--rank', str(c.get('cp_rank', 0) * c.get('tp', 1))]
     if 'fsdp_mp' in c: a += ['--fsdp-reduce-dtype', 'fp32']

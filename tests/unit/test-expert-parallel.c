@@ -222,6 +222,30 @@ static void the_most_loaded_rank_gets_its_multiple_of_the_mean(void **state)
     }
 }
 
+/* 64 tokens choose 2 of 8 experts: 16 rows for each, of which every rank sends as many as there is room for */
+static void with_a_capacity_every_rank_gets_as_many_rows(void **state)
+{
+    static const struct {
+        double factor;
+        int64_t ep, rows;
+    } rows[] = { { 1, 4, 128 }, { 1, 2, 128 }, { 1.25, 4, 160 }, { 0.5, 4, 64 }, { 1.01, 4, 136 } };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct plm_strategy strategy = {
+            .seq = 64,
+            .settings = small,
+            .setting_count = SMALL_COUNT,
+            .parallel = { .ep = rows[i].ep, .moe_capacity_factor = rows[i].factor },
+        };
+        struct fixture f;
+
+        if (run(&f, "mixtral", strategy))
+            fail_msg("%s", f.error.message);
+        assert_true(has_rows(&f, rows[i].rows));
+        finish(&f);
+    }
+}
+
 /* ranks of --tp have the same 64 tokens, with two experts each, and send a part of the rows */
 static void ranks_that_share_a_batch_share_out_its_rows(void **state)
 {
@@ -271,6 +295,11 @@ static void what_makes_no_sense_is_refused(void **state)
         { "mixtral", { .ep = 2, .moe_imbalance = 2.5 }, "moe-imbalance: from 1" },
         { "mixtral", { .ep = 2, .moe_imbalance = 0.5 }, "moe-imbalance: from 1" },
         { "mixtral", { .moe_imbalance = 1.5 }, "moe-imbalance: needs --ep N" },
+        { "mixtral", { .moe_capacity_factor = 1.5 }, "moe-capacity-factor: needs --ep N" },
+        { "mixtral", { .ep = 2, .moe_capacity_factor = 1001 }, "moe-capacity-factor: above 0" },
+        { "mixtral",
+          { .ep = 2, .moe_capacity_factor = 1, .moe_imbalance = 1.5 },
+          "moe-imbalance: with --moe-capacity-factor" },
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -304,6 +333,7 @@ int main(void)
         cmocka_unit_test(what_is_put_by_index_gets_its_rows_of_the_gradient),
         cmocka_unit_test(a_rank_keeps_its_share_of_the_experts),
         cmocka_unit_test(the_most_loaded_rank_gets_its_multiple_of_the_mean),
+        cmocka_unit_test(with_a_capacity_every_rank_gets_as_many_rows),
         cmocka_unit_test(ranks_that_share_a_batch_share_out_its_rows),
         cmocka_unit_test(an_evaluation_of_ranks_that_share_a_batch_is_refused),
         cmocka_unit_test(what_makes_no_sense_is_refused),

@@ -16,7 +16,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 BEGIN, END = '<!-- written by tests/reference/accuracy.py -->\n', '<!-- to here -->\n'
 FILES = ('one.jsonl', 'older.jsonl', 'many.jsonl', 'capacity.jsonl', 'more.jsonl',
-         'parallel.jsonl', 'deepspeed.jsonl', 'megatron.jsonl')
+         'parallel.jsonl', 'deepspeed.jsonl', 'megatron.jsonl', 'pipeline.jsonl')
 
 
 def share(part, whole):
@@ -49,7 +49,8 @@ def summary(rows, groups=None):
     files = {'one.jsonl': 'PyTorch 2.15', 'older.jsonl': 'PyTorch 2.11', 'many.jsonl': 'several GPUs, more models',
              'more.jsonl': 'rarer configurations, PyTorch 2.15 to 2.6',
              'parallel.jsonl': 'a rank of DDP with a static graph, of context or of expert parallelism, or of a model that is split off the device',
-             'deepspeed.jsonl': "a rank under DeepSpeed's ZeRO", 'megatron.jsonl': 'a rank of Megatron'}
+             'deepspeed.jsonl': "a rank under DeepSpeed's ZeRO", 'megatron.jsonl': 'a rank of Megatron',
+             'pipeline.jsonl': "a rank of PyTorch's pipelines, alone and with DDP, FSDP2, TP, CP and EP"}
     groups = groups or {'plain': 'plain', 'cudnn': 'cuDNN decides'}
     titles = {(f, g): f'{files[f]}, {groups[g]}' for g in groups for f in files}
     for (file, group), title in titles.items():

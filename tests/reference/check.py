@@ -22,7 +22,7 @@ sys.path.insert(0, HERE)
 import compare  # noqa: E402
 
 FILES = ['one.jsonl', 'older.jsonl', 'many.jsonl', 'capacity.jsonl', 'more.jsonl',
-         'parallel.jsonl', 'deepspeed.jsonl', 'megatron.jsonl']
+         'parallel.jsonl', 'deepspeed.jsonl', 'megatron.jsonl', 'pipeline.jsonl']
 COLUMNS = ['file', 'id', 'workload', 'group', 'verdict', 'parameters', 'requested', 'allocated', 'reserved', 'steps',
            'minimum_capacity', 'edge', 'failure']
 

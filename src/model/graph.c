@@ -13,131 +13,13 @@
 
 #include "base/num.h"
 #include "base/units.h"
-#include "model/internal.h"
+#include "model/graph_build.h"
 
 const char *const scope_names[SCOPE_COUNT] = {
     [SCOPE_NO_GRAD] = "no_grad",
     [SCOPE_ENABLE_GRAD] = "enable_grad",
     [SCOPE_AUTOCAST_OFF] = "autocast_off",
 };
-
-enum { BOTH_MODES = STEP_WHEN_NO_GRAD | STEP_WHEN_GRAD, PATH_MAX_LENGTH = 480 };
-
-struct builder {
-    const struct model *model;
-    struct arena *arena, *scratch;
-    struct names *names;
-    struct value *globals;      /* [model->global_count] */
-    const struct attr **cached; /* [model->node_count]: attributes that do not depend on locals */
-    unsigned char *owners; /* [owner_count], by name id: in which modes a path has parameters */
-    size_t owner_count;
-    name_id *numbers; /* [number_count]: the names "0", "1", … */
-    size_t number_count;
-    uint32_t node_count, place_count, repeat_count;
-    bool recomputes_attention;
-    uint32_t step_count, step_max;
-    struct plm_error *reterr;
-};
-
-/* struct frame - one call of a block */
-struct frame {
-    const struct model_block *block;
-    struct value *locals; /* [param_count + 1]; the last is the index of a repetition */
-    unsigned char *bound; /* [slot_count], mask of modes */
-    unsigned modes;       /* in which it may be called */
-    name_id path;
-    bool shared;
-};
-
-/* struct place - where in a frame: the nodes of its block, or of a scope inside */
-struct place {
-    unsigned modes; /* that are possible here */
-    unsigned reach; /* in which of the frame's modes one gets here */
-};
-
-static enum plm_status eval(struct builder *b,
-                            const struct frame *f,
-                            const struct expr *expr,
-                            struct value *ret)
-{
-    struct expr_env env = { b->names, b->globals, f ? f->locals : NULL };
-
-    if (expr->op == EXPR_CONSTANT) {
-        *ret = expr->value;
-        return PLM_OK;
-    }
-    return expr_eval(expr, &env, ret, b->reterr);
-}
-
-static enum plm_status eval_int(struct builder *b,
-                                const struct frame *f,
-                                const struct expr *expr,
-                                const char *what,
-                                int64_t least,
-                                int64_t most,
-                                int64_t *ret)
-{
-    struct value value;
-    char text[96];
-    enum plm_status status = eval(b, f, expr, &value);
-
-    if (status)
-        return status;
-    if (value.kind != VALUE_INT)
-        return plm_fail_at(b->reterr, PLM_E_MODEL, expr->at, "'%s' must be an integer, not %s",
-                           what, value_describe(b->names, value, text));
-    if (value.as.i < least || value.as.i > most)
-        return plm_fail_at(b->reterr, PLM_E_RANGE, expr->at, "'%s' must be %s %lld, but is %lld",
-                           what, value.as.i < least ? "at least" : "at most",
-                           (long long)(value.as.i < least ? least : most), (long long)value.as.i);
-    *ret = value.as.i;
-    return PLM_OK;
-}
-
-static enum plm_status eval_bool(
-    struct builder *b, const struct frame *f, const struct expr *expr, const char *what, bool *ret)
-{
-    struct value value = { 0 };
-    char text[96];
-    enum plm_status status = expr ? eval(b, f, expr, &value) : PLM_OK;
-
-    if (!status && expr && value.kind != VALUE_BOOL)
-        status = plm_fail_at(b->reterr, PLM_E_MODEL, expr->at, "'%s' must be true or false, not %s",
-                             what, value_describe(b->names, value, text));
-    if (!status)
-        *ret = expr && value.as.i;
-    return status;
-}
-
-/* eval_when() - in which of @place's modes the node runs */
-static enum plm_status eval_when(struct builder *b,
-                                 const struct frame *f,
-                                 const struct model_node *node,
-                                 const struct place *place,
-                                 unsigned *ret_modes)
-{
-    unsigned modes = 0;
-
-    if (!node->when) {
-        *ret_modes = place->modes;
-        return PLM_OK;
-    }
-    for (unsigned mode = STEP_WHEN_NO_GRAD; mode <= STEP_WHEN_GRAD; mode <<= 1) {
-        bool runs;
-
-        if (!(place->modes & mode))
-            continue;
-        b->globals[MODEL_GRAD_ENABLED] =
-            (struct value){ .kind = VALUE_BOOL, .as.i = mode == STEP_WHEN_GRAD };
-        enum plm_status status = eval_bool(b, f, node->when, "when", &runs);
-
-        if (status)
-            return status;
-        modes |= runs ? mode : 0;
-    }
-    *ret_modes = modes;
-    return PLM_OK;
-}
 
 static enum plm_status join_path(struct builder *b, name_id prefix, name_id name, name_id *ret)
 {
@@ -173,54 +55,6 @@ static name_id number_name(struct builder *b, int64_t number)
     if (small)
         b->numbers[number] = name;
     return name;
-}
-
-static enum plm_status convert_attrs(struct builder *b,
-                                     const struct frame *f,
-                                     const struct model_node *node,
-                                     struct attr *attrs)
-{
-    for (uint32_t i = 0; i < node->attr_count; i++) {
-        const struct model_attr *attr = &node->attrs[i];
-        struct value few[8], *values = few;
-        enum plm_status status = PLM_OK;
-
-        attrs[i] = attr->value;
-        if (attr->item_count == 0)
-            continue;
-        if (attr->item_count > 8)
-            values = arena_array(b->scratch, struct value, attr->item_count);
-        for (uint32_t item = 0; item < attr->item_count && !status; item++)
-            status = eval(b, f, attr->items[item], &values[item]);
-        if (!status)
-            status = attr_convert(attr->def, b->names, values, attr->item_count, attr->at, b->arena,
-                                  &attrs[i], b->reterr);
-        if (status)
-            return status;
-    }
-    return PLM_OK;
-}
-
-static enum plm_status fill_attrs(struct builder *b,
-                                  const struct frame *f,
-                                  const struct model_node *node,
-                                  const struct attr **ret)
-{
-    if (node->attr_uses == 0) {
-        *ret = node->fixed;
-        return PLM_OK;
-    }
-    if (b->cached[node->number]) {
-        *ret = b->cached[node->number];
-        return PLM_OK;
-    }
-    struct attr *attrs = arena_array(b->arena, struct attr, node->attr_count);
-    enum plm_status status = convert_attrs(b, f, node, attrs);
-
-    if (!status && !(node->attr_uses & EXPR_USES_LOCAL))
-        b->cached[node->number] = attrs;
-    *ret = attrs;
-    return status;
 }
 
 /* note_owner() - @path has parameters now: two operators may not have the same, unless they share them */
@@ -290,14 +124,14 @@ static enum plm_status build_call(struct builder *b,
     memset(callee.bound, BOTH_MODES, block->in_count);
     for (size_t i = 0; i < block->param_count && !status; i++) {
         if (node->with[i])
-            status = eval(b, f, node->with[i], &callee.locals[i]);
+            status = graph_eval(b, f, node->with[i], &callee.locals[i]);
         else
-            status = eval(b, &callee, block->params[i].fallback, &callee.locals[i]);
+            status = graph_eval(b, &callee, block->params[i].fallback, &callee.locals[i]);
     }
     if (!status)
-        status = eval_bool(b, f, node->checkpoint, "checkpoint", &checkpoint);
+        status = graph_eval_bool(b, f, node->checkpoint, "checkpoint", &checkpoint);
     if (!status)
-        status = eval_bool(b, f, node->wrap, "wrap", &step->wrap);
+        status = graph_eval_bool(b, f, node->wrap, "wrap", &step->wrap);
     if (status)
         return status;
     step->place = checkpoint ? ++b->place_count : 0;
@@ -331,7 +165,7 @@ static enum plm_status build_op(struct builder *b,
                                 unsigned modes,
                                 struct graph_step *step)
 {
-    enum plm_status status = fill_attrs(b, f, node, &step->attrs);
+    enum plm_status status = graph_eval_attrs(b, f, node, &step->attrs);
 
     step->node = b->node_count++;
     step->attr_count = node->attr_count;
@@ -428,7 +262,7 @@ static enum plm_status count_steps(struct builder *b,
 
         if (node->repeat) {
             enum plm_status status =
-                eval_int(b, f, node->repeat, "repeat", 0, GRAPH_REPEAT_MAX, &times);
+                graph_eval_int(b, f, node->repeat, "repeat", 0, GRAPH_REPEAT_MAX, &times);
 
             if (status)
                 return name_failure(b, f, node, 0, status);
@@ -454,7 +288,7 @@ static enum plm_status build_repetition(struct builder *b,
 {
     unsigned modes;
     name_id path = f->path;
-    enum plm_status status = eval_when(b, f, node, place, &modes);
+    enum plm_status status = graph_eval_when(b, f, node, place, &modes);
 
     if (!status && modes == 0)
         return PLM_OK;
@@ -490,9 +324,9 @@ static enum plm_status build_repeats(struct builder *b,
     enum plm_status status = PLM_OK;
 
     if (node->repeat)
-        status = eval_int(b, f, node->repeat, "repeat", 0, GRAPH_REPEAT_MAX, &times);
+        status = graph_eval_int(b, f, node->repeat, "repeat", 0, GRAPH_REPEAT_MAX, &times);
     if (!status && node->start)
-        status = eval_int(b, f, node->start, "start", 0, INT32_MAX, &start);
+        status = graph_eval_int(b, f, node->start, "start", 0, INT32_MAX, &start);
     if (status)
         return name_failure(b, f, node, 0, status);
     for (int64_t i = 0; i < times && !status; i++) {
@@ -566,7 +400,7 @@ static enum plm_status build_input(struct builder *b,
 
     for (uint32_t i = 0; i < input->dim_count; i++) {
         enum plm_status status =
-            eval_int(b, NULL, input->sizes[i], "shape", 0, INT64_MAX, &sizes[i]);
+            graph_eval_int(b, NULL, input->sizes[i], "shape", 0, INT64_MAX, &sizes[i]);
 
         if (status)
             return status;
@@ -616,63 +450,6 @@ static enum plm_status build_main(struct builder *b, struct graph *graph)
     return build_block(b, &frame, &graph->main);
 }
 
-/* struct order - the registration order with its stars replaced */
-struct order {
-    name_id *names; /* [count] */
-    size_t count, capacity;
-};
-
-/* expand_stars() - entries [first, last) share the text before their '*': 0, 1, … while the graph has such modules */
-static void expand_stars(struct builder *b, size_t first, size_t last, struct order *order)
-{
-    const struct model *model = b->model;
-    const char *text = names_text(b->names, model->order[first]);
-    size_t before = (size_t)(strchr(text, '*') - text) - 1; /* without the dot */
-    name_id prefix = names_add(b->names, text, before);
-
-    for (int64_t i = 0;; i++) {
-        char path[PATH_MAX_LENGTH + 32];
-        int length =
-            snprintf(path, sizeof path, "%s.%lld", names_text(b->names, prefix), (long long)i);
-
-        if (!names_find(b->names, path, (size_t)length)) {
-            if (i == 0) /* some lists start at 1 */
-                continue;
-            return;
-        }
-        for (size_t entry = first; entry < last; entry++) {
-            const char *after = names_text(b->names, model->order[entry]) + before + 2;
-            int whole = snprintf(path + length, sizeof path - (size_t)length, "%s", after);
-            name_id name = names_add(b->names, path, (size_t)(length + whole));
-
-            arena_push(b->arena, order->names, order->count, order->capacity, name);
-        }
-    }
-}
-
-/* build_order() - `parameters:`, with each group of entries that share the text before '*' spelled out */
-static void build_order(struct builder *b, struct graph *graph)
-{
-    const struct model *model = b->model;
-    struct order order = { 0 };
-
-    for (size_t first = 0, last; first < model->order_count; first = last) {
-        const char *text = names_text(b->names, model->order[first]), *star = strchr(text, '*');
-
-        last = first + 1;
-        if (!star) {
-            arena_push(b->arena, order.names, order.count, order.capacity, model->order[first]);
-            continue;
-        }
-        while (last < model->order_count && strncmp(text, names_text(b->names, model->order[last]),
-                                                    (size_t)(star - text) + 1) == 0)
-            last++;
-        expand_stars(b, first, last, &order);
-    }
-    graph->order = order.names;
-    graph->order_count = order.count;
-}
-
 /* copy_names() - the graph adds module paths to names of its own, and leaves the model as it is */
 static struct names *copy_names(const struct names *from, struct arena *arena)
 {
@@ -714,7 +491,7 @@ static enum plm_status build_graph(struct builder *b,
     if (!status)
         status = build_main(b, graph);
     if (!status)
-        build_order(b, graph);
+        graph_build_order(b, graph);
     graph->node_count = b->node_count;
     graph->place_count = b->place_count;
     graph->recomputes_attention = b->recomputes_attention;

@@ -6,19 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/internal.h"
+#include "model/load_node.h"
 #include "yaml/decode.h"
 
 enum { ON_OP = 1, ON_CALL = 2, ON_INLINE = 4, ON_SCOPE = 8, ON_DEL = 16 };
 enum { ON_RUN = ON_OP | ON_CALL | ON_INLINE, ON_ALL = 31 };
 enum { KEYS_MAX = 48, SCOPE_DEPTH_MAX = 16 };
-
-struct node_fields {
-    const struct yaml_node *op, *call, *inlined, *scope, *del;
-    const struct yaml_node *as, *in, *name, *with, *nodes, *repeat, *index, *start, *share;
-    const struct yaml_node *checkpoint, *positional, *wrap, *when, *tie, *tensor_parallel,
-        *expert_parallel;
-};
 
 static const struct node_key {
     unsigned on;
@@ -31,15 +24,6 @@ static const struct node_key {
 };
 
 enum { NODE_KEY_COUNT = sizeof node_keys / sizeof node_keys[0] };
-
-struct node_loader {
-    struct block_loader *block;
-    struct loader *load;
-    const struct yaml_node *yaml;
-    struct node_fields fields;
-    struct load_scope scope;
-    struct model_node *node;
-};
 
 /* find_kind() - what the node is, by the key that says so */
 static enum plm_status find_kind(struct loader *load,
@@ -129,147 +113,6 @@ static enum plm_status decode_node(struct node_loader *n, unsigned on)
     return status ? status
                   : decode_mapping(n->yaml, NULL, rows, row_count, &extra, &n->fields,
                                    n->load->reterr);
-}
-
-static bool is_word(const struct yaml_node *node, const char *word)
-{
-    return node->kind == YAML_SCALAR && strcmp(node->text, word) == 0;
-}
-
-/* list_count(), list_item() - a list, or one thing that needs no brackets; `none` alone is nothing */
-static size_t list_count(const struct yaml_node *node)
-{
-    if (!node || is_word(node, "none"))
-        return 0;
-    return node->kind == YAML_SCALAR ? 1 : node->item_count;
-}
-
-static const struct yaml_node *list_item(const struct yaml_node *node, size_t i)
-{
-    return node->kind == YAML_SCALAR ? node : node->items[i];
-}
-
-static enum plm_status fail_unbound(struct node_loader *n, const struct yaml_node *item)
-{
-    const struct block_loader *b = n->block;
-    const char **names = arena_array(n->load->scratch, const char *, b->slot_count);
-    size_t count = 0;
-    bool known = false;
-
-    for (size_t i = 0; i < b->slot_count; i++) {
-        const char *name = names_text(&n->load->model->names, b->slot_names[i]);
-
-        known |= strcmp(name, item->text) == 0;
-        if (b->bound[i])
-            names[count++] = name;
-    }
-    const char *near = error_nearest(item->text, names, count);
-
-    if (known)
-        return plm_fail_at(n->load->reterr, PLM_E_MODEL, item->at,
-                           "'%.60s' was deleted before this", item->text);
-    return plm_fail_at(n->load->reterr, PLM_E_MODEL, item->at,
-                       "nothing is called '%.60s' here%s%s%s", item->text,
-                       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-}
-
-/* load_use() - the slot of a name that is read; `none` is GRAPH_NO_SLOT */
-static enum plm_status load_use(struct node_loader *n, const struct yaml_node *item, uint32_t *ret)
-{
-    name_id name;
-
-    *ret = GRAPH_NO_SLOT;
-    if (is_word(item, "none"))
-        return PLM_OK;
-    enum plm_status status = load_name(n->load, item, "an input", NAME_VALUE, &name);
-
-    if (status)
-        return status;
-    *ret = block_slot(n->block, name, false);
-    return *ret != GRAPH_NO_SLOT && n->block->bound[*ret] ? PLM_OK : fail_unbound(n, item);
-}
-
-static enum plm_status load_in(struct node_loader *n, size_t room)
-{
-    const struct yaml_node *in = n->fields.in;
-    struct model_node *node = n->node;
-    size_t count = list_count(in);
-    enum plm_status status = PLM_OK;
-    bool record = node->kind == STEP_OP && node->op == OP_RECORD;
-
-    if (in && (in->kind == YAML_MAPPING) != record && count > 0)
-        return plm_fail_at(n->load->reterr, PLM_E_SYNTAX, in->at,
-                           record ? "'in' must be a mapping from fields to values"
-                                  : "'in' must be a name, a list of names or none, not a mapping");
-    uint32_t *slots = arena_array(n->load->arena, uint32_t, count > room ? count : room);
-    name_id *fields = record ? arena_array(n->load->arena, name_id, count) : NULL;
-
-    for (size_t i = 0; i < count && !status; i++) {
-        status = load_use(n, list_item(in, i), &slots[i]);
-        if (record && !status)
-            status = load_name(n->load, in->keys[i], "a field", NAME_VALUE, &fields[i]);
-    }
-    for (size_t i = count; i < room; i++)
-        slots[i] = GRAPH_NO_SLOT;
-    node->in = slots;
-    node->in_names = fields;
-    node->in_count = (uint32_t)count;
-    return status;
-}
-
-static enum plm_status load_as(struct node_loader *n)
-{
-    const struct yaml_node *as = n->fields.as;
-    size_t count = list_count(as);
-    uint32_t *slots = arena_array(n->load->arena, uint32_t, count);
-    enum plm_status status = PLM_OK;
-
-    if (as && as->kind == YAML_MAPPING)
-        return plm_fail_at(n->load->reterr, PLM_E_SYNTAX, as->at,
-                           "'as' must be a name or a list of names, not a mapping");
-    for (size_t i = 0; i < count && !status; i++) {
-        const struct yaml_node *item = list_item(as, i);
-        name_id name;
-
-        slots[i] = GRAPH_NO_SLOT;
-        if (is_word(item, "_"))
-            continue;
-        status = load_name(n->load, item, "a result", NAME_VALUE, &name);
-        if (status)
-            break;
-        slots[i] = block_slot(n->block, name, true);
-        for (size_t j = 0; j < i && !status; j++)
-            if (slots[j] == slots[i])
-                status = plm_fail_at(n->load->reterr, PLM_E_MODEL, item->at,
-                                     "two results are called '%.60s'", item->text);
-    }
-    for (size_t i = 0; i < count && !status; i++)
-        if (slots[i] != GRAPH_NO_SLOT)
-            n->block->bound[slots[i]] = true;
-    n->node->out = slots;
-    n->node->out_count = (uint32_t)count;
-    return status;
-}
-
-static enum plm_status load_del(struct node_loader *n)
-{
-    const struct yaml_node *del = n->fields.del;
-    size_t count = list_count(del);
-    uint32_t *slots = arena_array(n->load->arena, uint32_t, count);
-    enum plm_status status = PLM_OK;
-
-    if (del && del->kind == YAML_MAPPING)
-        return plm_fail_at(n->load->reterr, PLM_E_SYNTAX, del->at,
-                           "'del' must be a name or a list of names, not a mapping");
-    for (size_t i = 0; i < count && !status; i++) {
-        status = load_use(n, list_item(del, i), &slots[i]);
-        /* under a condition the name may live on */
-        if (!status && slots[i] != GRAPH_NO_SLOT && !n->fields.when)
-            n->block->bound[slots[i]] = false;
-    }
-    n->node->drop = slots;
-    n->node->drop_count = (uint32_t)count;
-    return status;
 }
 
 static enum plm_status load_block_ref(struct node_loader *n, const struct yaml_node *value)
@@ -363,7 +206,7 @@ static enum plm_status load_call(struct node_loader *n)
     enum plm_status status = load_with(n);
 
     if (!status)
-        status = load_in(n, block->in_count);
+        status = load_slots_in(n, block->in_count);
     if (!status)
         status =
             check_counts(n, "the block takes", (int)block->required_count, (int)block->in_count);
@@ -372,7 +215,7 @@ static enum plm_status load_call(struct node_loader *n)
         status = load_positional(n, n->fields.positional);
     node->in_count = block->in_count; /* those not given are none */
     if (!status)
-        status = load_as(n);
+        status = load_slots_as(n);
     if (!status && node->out_count != block->out_count && node->out_count > 0)
         status = plm_fail_at(n->load->reterr, PLM_E_MODEL, n->fields.as->at,
                              "the block returns %u value%s, but 'as' has %u name%s",
@@ -388,16 +231,16 @@ static enum plm_status load_op(struct node_loader *n)
     enum plm_status status = load_attrs(n->load, &n->scope, n->yaml, node);
 
     if (!status)
-        status = load_in(n, 0);
+        status = load_slots_in(n, 0);
     if (!status)
         status = check_counts(n, "takes", def->least, def->most);
     for (int i = 0; i < def->least && !status; i++)
         if (node->in[i] == GRAPH_NO_SLOT)
-            status =
-                plm_fail_at(n->load->reterr, PLM_E_MODEL, list_item(n->fields.in, (size_t)i)->at,
-                            "input %d must be given: it cannot be none", i + 1);
+            status = plm_fail_at(n->load->reterr, PLM_E_MODEL,
+                                 load_list_item(n->fields.in, (size_t)i)->at,
+                                 "input %d must be given: it cannot be none", i + 1);
     if (!status)
-        status = load_as(n);
+        status = load_slots_as(n);
     if (!status && def->outputs >= 0 && node->out_count > 0 && (int)node->out_count != def->outputs)
         status = plm_fail_at(n->load->reterr, PLM_E_MODEL, n->fields.as->at,
                              "makes %d value%s, but 'as' has %u name%s", def->outputs,
@@ -425,7 +268,7 @@ static enum plm_status load_scope(struct node_loader *n)
         return plm_fail_at(n->load->reterr, PLM_E_RANGE, n->yaml->at,
                            "more than %d scopes inside each other", SCOPE_DEPTH_MAX);
     for (n->node->scope = 0; n->node->scope < SCOPE_COUNT; n->node->scope++)
-        if (is_word(n->fields.scope, scope_names[n->node->scope]))
+        if (load_is_word(n->fields.scope, scope_names[n->node->scope]))
             break;
     if (n->node->scope == SCOPE_COUNT)
         return decode_fail_unknown(n->fields.scope->at, "unknown scope", n->fields.scope->text,
@@ -473,11 +316,11 @@ static enum plm_status load_shard(struct node_loader *n,
                                   const struct yaml_node *yaml,
                                   enum shard *ret)
 {
-    if (is_word(yaml, "column") || is_word(yaml, "vocabulary"))
+    if (load_is_word(yaml, "column") || load_is_word(yaml, "vocabulary"))
         *ret = SHARD_COLUMN; /* either way the first dimension of the weight */
-    else if (is_word(yaml, "row"))
+    else if (load_is_word(yaml, "row"))
         *ret = SHARD_ROW;
-    else if (is_word(yaml, "sequence"))
+    else if (load_is_word(yaml, "sequence"))
         *ret = SHARD_SEQUENCE;
     else
         return plm_fail_at(n->load->reterr, PLM_E_SYNTAX, yaml->at,
@@ -590,7 +433,7 @@ enum plm_status load_node(struct block_loader *b,
     if (!status)
         status = load_kind(&n, on);
     if (!status)
-        status = load_del(&n);
+        status = load_slots_del(&n);
     make_label(yaml, on, label);
     /* a scope's own nodes have labelled themselves */
     return status && on != ON_SCOPE ? load_prefix(n.load->reterr, status, label) : status;

@@ -243,8 +243,9 @@ const char *estimate_advice(struct simulation *sim, const struct plm_result *res
         buf_printf(
             &buf, "the weights alone do not fit; %s",
             is_16_bit(sim->strategy.precision)
-                ? "take a larger device, or split them with --fsdp or --tp"
-                : "take --precision bf16, a larger device, or split them with --fsdp or --tp");
+                ? "take a larger device, or split them with --fsdp or --tp, and --load meta"
+                : "take --precision bf16, a larger device, or split them with --fsdp or --tp, and "
+                  "--load meta");
         return buf_string(&buf);
     }
     buf_printf(&buf, "the peak is in the %s", result->at.phase);

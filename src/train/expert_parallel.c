@@ -5,6 +5,7 @@
  * `expert_parallel: true` a rank keeps a copy of its own part of the first dimension. What happens in a forward is in the model's file.
  */
 #include "train/fsdp.h"
+#include "train/pipeline.h"
 
 enum plm_status expert_parallel_check(struct run *run, struct plm_error *reterr)
 {
@@ -22,7 +23,8 @@ enum plm_status expert_parallel_check(struct run *run, struct plm_error *reterr)
     return plm_fail(reterr, PLM_E_USAGE, "ep: the model marks no parameter with 'expert_parallel'");
 }
 
-void expert_parallel_wrap(struct run *run)
+/* share_out() - the experts of the model, or of a stage of a pipeline */
+static void share_out(struct run *run, uint32_t stage)
 {
     struct ghost *g = &run->ghost;
     struct list wholes = { 0 }; /* named_parameters() holds them until all are shared out */
@@ -31,7 +33,7 @@ void expert_parallel_wrap(struct run *run)
     for (size_t i = 0; i < run->param_count; i++) {
         struct param *p = &run->params[i];
 
-        if (!p->experts || !p->tensor)
+        if (!p->experts || !p->tensor || p->stage != stage)
             continue;
         g->path = run->leaves[i].module;
         bool is_here = p->tensor->storage->allocation != 0; /* or it comes for the while */
@@ -49,4 +51,10 @@ void expert_parallel_wrap(struct run *run)
     }
     list_drop(run, &wholes);
     g->path = 0;
+}
+
+void expert_parallel_wrap(struct run *run)
+{
+    for (uint32_t i = 0; i < pipeline_stage_count(run); i++)
+        share_out(run, i);
 }

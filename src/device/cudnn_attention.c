@@ -7,10 +7,9 @@
  * were recorded of PyTorch, case by case. There is no dropout: with it PyTorch takes another kernel.
  *
  * Queries, keys, values, the output and their gradients are asked for as [batch, length, heads, size] in memory. In which order they really
- * lie changed no workspace (docs/decisions/0011).
+ * lie changed no workspace (docs/decisions/0015).
  */
 #include "device/cudnn_attention.h"
-#include "base/num.h"
 
 /* ------------------------------------------------------------------ tensors */
 
@@ -31,49 +30,13 @@ enum place { PLACE_MEMORY, PLACE_VIRTUAL, PLACE_VALUE };
 
 enum operand {
     OPERAND_NONE,
-    OPERAND_QUERY,
-    OPERAND_KEY,
-    OPERAND_VALUE,
-    OPERAND_OUT,
-    OPERAND_MASK,
-    OPERAND_SCALE,
-    OPERAND_STATISTICS,
-    OPERAND_FILL, /* what a causal mask writes */
-    /* of the forward: scores before and after the mask, and those of the softmax */
-    OPERAND_OPEN,
-    OPERAND_MASKED,
-    OPERAND_SOFTMAX_IN,
-    OPERAND_SOFTMAX_OUT,
-    /* of the backward, in the order in which they are computed */
-    OPERAND_OUT_GRAD,
-    OPERAND_UNIT,
-    OPERAND_PRODUCT,
-    OPERAND_PRODUCT_SUM,
-    OPERAND_DELTA,
-    OPERAND_KEY_TURNED,
-    OPERAND_SCORES,
-    OPERAND_SCALED,
-    OPERAND_BIASED,
-    OPERAND_SHIFTED,
-    OPERAND_BANDED,
-    OPERAND_WEIGHTS,
-    OPERAND_WEIGHTS_TURNED,
-    OPERAND_WIDE_VALUE_GRAD,
-    OPERAND_VALUE_GRAD,
-    OPERAND_VALUE_TURNED,
-    OPERAND_WEIGHTS_GRAD,
-    OPERAND_CENTRED,
-    OPERAND_WEIGHTED,
-    OPERAND_SCORES_GRAD,
-    OPERAND_SCORES_GRAD_TURNED,
-    OPERAND_WIDE_KEY_GRAD,
-    OPERAND_KEY_GRAD,
-    OPERAND_KEY_AGAIN,
-    OPERAND_QUERY_SUM,
-    OPERAND_QUERY_GRAD,
+#define OPERAND(name, ...) OPERAND_##name,
+#include "device/cudnn_operands.def"
+#undef OPERAND
     OPERAND_COUNT,
 };
 
+/* struct row - a tensor of a graph */
 struct row {
     enum side heads, rows, columns;
     enum order order;
@@ -81,53 +44,12 @@ struct row {
     enum place place;
 };
 
-#define ROW(heads, rows, columns, order, element, place)                                           \
-    {                                                                                              \
-        SIDE_##heads, SIDE_##rows, SIDE_##columns, ORDER_##order, ELEMENT_##element, PLACE_##place \
-    }
-#define SCORES ROW(HEADS, QUERIES, KEYS, HEADS, FLOAT, VIRTUAL)
-#define SCORES_TURNED ROW(HEADS, KEYS, QUERIES, TURNED, INPUT, VIRTUAL)
-#define NUMBER ROW(ONE, ONE, ONE, HEADS, FLOAT, VALUE)
-
 static const struct row operands[OPERAND_COUNT] = {
-    [OPERAND_QUERY] = ROW(HEADS, QUERIES, SIZE, ROWS, INPUT, MEMORY),
-    [OPERAND_KEY] = ROW(GROUPS, KEYS, SIZE, ROWS, INPUT, MEMORY),
-    [OPERAND_VALUE] = ROW(GROUPS, KEYS, VALUE, ROWS, INPUT, MEMORY),
-    [OPERAND_OUT] = ROW(HEADS, QUERIES, VALUE, ROWS, INPUT, MEMORY),
-    [OPERAND_MASK] = ROW(ONE, QUERIES, KEYS, HEADS, INPUT, MEMORY),
-    [OPERAND_SCALE] = NUMBER,
-    [OPERAND_STATISTICS] = ROW(HEADS, QUERIES, ONE, HEADS, FLOAT, MEMORY),
-    [OPERAND_FILL] = NUMBER,
-    [OPERAND_OPEN] = SCORES,
-    [OPERAND_MASKED] = SCORES,
-    [OPERAND_SOFTMAX_IN] = SCORES,
-    [OPERAND_SOFTMAX_OUT] = SCORES,
-    [OPERAND_OUT_GRAD] = ROW(HEADS, QUERIES, VALUE, ROWS, INPUT, MEMORY),
-    [OPERAND_UNIT] = NUMBER,
-    [OPERAND_PRODUCT] = ROW(HEADS, QUERIES, VALUE, PRODUCT, FLOAT, VIRTUAL),
-    [OPERAND_PRODUCT_SUM] = ROW(HEADS, QUERIES, ONE, HEADS, FLOAT, VIRTUAL),
-    [OPERAND_DELTA] = ROW(HEADS, QUERIES, ONE, HEADS, FLOAT, MEMORY),
-    [OPERAND_KEY_TURNED] = ROW(GROUPS, SIZE, KEYS, KEYS, INPUT, MEMORY),
-    [OPERAND_SCORES] = SCORES,
-    [OPERAND_SCALED] = SCORES,
-    [OPERAND_BIASED] = SCORES,
-    [OPERAND_SHIFTED] = SCORES,
-    [OPERAND_BANDED] = SCORES,
-    [OPERAND_WEIGHTS] = SCORES,
-    [OPERAND_WEIGHTS_TURNED] = SCORES_TURNED,
-    [OPERAND_WIDE_VALUE_GRAD] = ROW(HEADS, KEYS, VALUE, HEADS, INPUT, VIRTUAL),
-    [OPERAND_VALUE_GRAD] = ROW(GROUPS, KEYS, VALUE, ROWS, INPUT, MEMORY),
-    [OPERAND_VALUE_TURNED] = ROW(GROUPS, VALUE, KEYS, KEYS, INPUT, MEMORY),
-    [OPERAND_WEIGHTS_GRAD] = SCORES,
-    [OPERAND_CENTRED] = SCORES,
-    [OPERAND_WEIGHTED] = SCORES,
-    [OPERAND_SCORES_GRAD] = SCORES,
-    [OPERAND_SCORES_GRAD_TURNED] = SCORES_TURNED,
-    [OPERAND_WIDE_KEY_GRAD] = ROW(HEADS, KEYS, SIZE, HEADS, INPUT, VIRTUAL),
-    [OPERAND_KEY_GRAD] = ROW(GROUPS, KEYS, SIZE, ROWS, INPUT, MEMORY),
-    [OPERAND_KEY_AGAIN] = ROW(GROUPS, KEYS, SIZE, ROWS, FLOAT, VIRTUAL),
-    [OPERAND_QUERY_SUM] = ROW(HEADS, QUERIES, SIZE, HEADS, FLOAT, MEMORY),
-    [OPERAND_QUERY_GRAD] = ROW(HEADS, QUERIES, SIZE, ROWS, INPUT, MEMORY),
+#define OPERAND(name, heads, rows, columns, order, element, place)                                 \
+    [OPERAND_##name] = { SIDE_##heads,  SIDE_##rows,       SIDE_##columns,                         \
+                         ORDER_##order, ELEMENT_##element, PLACE_##place },
+#include "device/cudnn_operands.def"
+#undef OPERAND
 };
 
 /* struct graph - what is built, with the descriptors of its tensors as they are first used */
@@ -159,26 +81,32 @@ static int64_t count_of(const struct cudnn_call *call, enum side side)
     return 1;
 }
 
+/* times() - wraps around: cuDNN refuses what is too large */
+static int64_t times(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+
 static void set_strides(enum order order, const int64_t sizes[4], int64_t strides[4])
 {
     int64_t heads = sizes[1], rows = sizes[2], columns = sizes[3];
 
-    strides[0] = heads * rows * columns;
+    strides[0] = times(times(heads, rows), columns);
     switch (order) {
     case ORDER_HEADS:
-        strides[1] = rows * columns, strides[2] = columns, strides[3] = 1;
+        strides[1] = times(rows, columns), strides[2] = columns, strides[3] = 1;
         break;
     case ORDER_ROWS:
-        strides[1] = columns, strides[2] = heads * columns, strides[3] = 1;
+        strides[1] = columns, strides[2] = times(heads, columns), strides[3] = 1;
         break;
     case ORDER_TURNED:
-        strides[1] = rows * columns, strides[2] = 1, strides[3] = rows;
+        strides[1] = times(rows, columns), strides[2] = 1, strides[3] = rows;
         break;
     case ORDER_KEYS:
-        strides[1] = rows, strides[2] = 1, strides[3] = heads * rows;
+        strides[1] = rows, strides[2] = 1, strides[3] = times(heads, rows);
         break;
     case ORDER_PRODUCT:
-        strides[1] = rows * columns, strides[2] = heads * columns, strides[3] = 1;
+        strides[1] = times(rows, columns), strides[2] = times(heads, columns), strides[3] = 1;
         break;
     }
 }
@@ -385,8 +313,10 @@ static backend_desc make_sum(struct graph *g, const struct step *step)
 {
     backend_desc rule = make_rule(g, BACKEND_REDUCTION, ATTR_REDUCTION_COMP_TYPE);
     int add = REDUCE_ADD;
+    bool deterministic = false;
 
     maker_set(g->m, rule, ATTR_REDUCTION_OPERATOR, TYPE_REDUCTION_OPERATOR, 1, &add);
+    maker_set(g->m, rule, ATTR_REDUCTION_IS_DETERMINISTIC, TYPE_BOOLEAN, 1, &deterministic);
     maker_finalize(g->m, rule);
     backend_desc node = maker_create(g->m, BACKEND_OPERATION_REDUCTION);
 

@@ -102,8 +102,9 @@ static bool cudnn_runs(const struct attention *a)
     int64_t size = a->query->sizes[3];
 
     return common(a) && is_16_bit(a) && a->dropout == 0 && size % 8 == 0 &&
-           a->value->sizes[3] % 8 == 0 && (size <= 128 || size == 256) && a->query->sizes[2] > 1 &&
-           a->key->sizes[2] > 1 && !tensor_requires_grad(a->mask);
+           a->value->sizes[3] % 8 == 0 &&
+           (size <= 128 || size == 256 || (size == 192 && a->value->sizes[3] == 128)) &&
+           a->query->sizes[2] > 1 && a->key->sizes[2] > 1 && !tensor_requires_grad(a->mask);
 }
 
 enum attention_kind attention_choose(const struct attention *a)

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/num.h"
-#include "base/units.h"
 #include "model/graph_build.h"
 
 const char *const scope_names[SCOPE_COUNT] = {

@@ -101,7 +101,13 @@ enum plm_schedule {
     PLM_SCHEDULE_INTERLEAVED,
     PLM_SCHEDULE_ZERO_BUBBLE
 };
-enum plm_reshard { PLM_RESHARD_DEFAULT, PLM_RESHARD_TRUE, PLM_RESHARD_FALSE, PLM_RESHARD_TO };
+enum plm_reshard {
+    PLM_RESHARD_DEFAULT,
+    PLM_RESHARD_TRUE,
+    PLM_RESHARD_FALSE,
+    PLM_RESHARD_BUT_LAST,
+    PLM_RESHARD_TO
+};
 /* where a model is before it is split: whole on the device; on the host; on the meta device, without memory until to_empty() */
 enum plm_load { PLM_LOAD_DEVICE, PLM_LOAD_HOST, PLM_LOAD_META };
 enum plm_rotate { PLM_ROTATE_ALLGATHER, PLM_ROTATE_ALLTOALL };
@@ -185,11 +191,12 @@ struct plm_strategy {
     int64_t checkpoint_count;      /* N of every=N and group=N */
     const char *checkpoint_blocks; /* "0-3,7" */
     bool checkpoint_reentrant;
-    int64_t accumulate;    /* micro-batches a step; 0 is 1 */
-    double clip_grad_norm; /* 0: no clipping */
+    bool checkpoint_selective; /* by operator, as torchtitan does */
+    int64_t accumulate;        /* micro-batches a step; 0 is 1 */
+    double clip_grad_norm;     /* 0: no clipping */
     enum plm_zero_grad zero_grad;
     enum plm_zero_grad_at zero_grad_at;
-    bool keep_outputs, eval, channels_last;
+    bool keep_outputs, keep_outputs_in_step, eval, channels_last;
     const char
         *frozen;   /* POSIX extended regular expression searched in parameter names; NULL: none */
     int64_t steps; /* 0: until reserved memory repeats */

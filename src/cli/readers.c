@@ -314,7 +314,8 @@ enum plm_status read_RESHARD(struct options *options,
     int64_t count = 0;
 
     if (i == desc->words->count && (!units_parse_int(value, &count) || count < 1))
-        return refuse(desc, value, "default, true, false, or a number of GPUs from 1", reterr);
+        return refuse(desc, value, "default, true, false, but-last, or a number of GPUs from 1",
+                      reterr);
     parallel->reshard = count ? PLM_RESHARD_TO : (enum plm_reshard)i;
     parallel->reshard_to = count;
     return PLM_OK;

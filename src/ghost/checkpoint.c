@@ -49,6 +49,7 @@ void frame_drop(struct frame *frame)
         return;
     struct ghost *g = frame->ghost;
 
+    selective_finish(g, &frame->selective);
     frame->release(frame->context);
     if (frame->holders)
         pool_free(&g->pool, frame->holders, frame->holder_capacity * sizeof *frame->holders);
@@ -104,6 +105,7 @@ static void recompute(struct frame *frame)
 
     frame->recomputing = true;
     frame->counter = 0;
+    frame->selective.products = 0;
     g->frame = frame;
     g->grad_enabled = true;
     g->category = CATEGORY_ACTIVATION;

@@ -7,6 +7,7 @@
 #define PLM_GHOST_CHECKPOINT_H
 
 #include "ghost/autograd.h"
+#include "ghost/selective.h"
 
 /*
  * struct frame - one checkpointed region
@@ -29,6 +30,7 @@ struct frame {
         struct tensor *tensor; /* recomputed and not yet fetched; owned */
         bool alive;            /* some node still refers to it */
     } * holders;
+    struct selective selective;
     struct autocast autocast; /* as it was in the forward: dtype and whether enabled */
 };
 

@@ -1,4 +1,5 @@
 /* ops/attention_recorded.c - one call of a fused attention kernel with autograd around it (derivatives.yaml) */
+#include "ghost/selective.h"
 #include "ops/attention.h"
 
 enum {
@@ -63,6 +64,24 @@ void attention_apply(const struct attention_kernel *kernel,
             tensor_drop(made[i]);
 }
 
+/* forward() - the kernel's, or what a checkpoint has kept of it; torchtitan does not list cuDNN's kernel */
+static void forward(const struct attention_kernel *kernel,
+                    const struct attention *a,
+                    struct attention_result *ret)
+{
+    bool listed = kernel != &attention_cudnn;
+    struct tensor *made[4] = { NULL };
+
+    if (listed && selective_take(a->g, SELECTED_ATTENTION, made, 4)) {
+        *ret = (struct attention_result){ made[0], made[1], { made[2], made[3] } };
+        return;
+    }
+    kernel->forward(a, ret);
+    if (listed)
+        selective_keep(a->g, SELECTED_ATTENTION,
+                       (struct tensor *[]){ ret->out, ret->lse, ret->rest[0], ret->rest[1] }, 4);
+}
+
 struct tensor *attention_recorded(const struct attention_kernel *kernel, const struct attention *a)
 {
     struct node *n =
@@ -76,7 +95,7 @@ struct tensor *attention_recorded(const struct attention_kernel *kernel, const s
     node_save(n, SAVED_KEY, a->key);
     node_save(n, SAVED_VALUE, a->value);
     node_save(n, SAVED_MASK, a->mask);
-    kernel->forward(a, &r);
+    forward(kernel, a, &r);
     node_save_output(n, SAVED_OUT, r.out);
     node_save_output(n, SAVED_LSE, r.lse);
     node_save_output(n, SAVED_REST, r.rest[0]);

@@ -7,6 +7,7 @@
 
 #include "base/num.h"
 #include "ghost/kernels.h"
+#include "ghost/selective.h"
 #include "ops/blas.h"
 #include "ops/dense.h"
 #include "ops/ops.h"
@@ -95,6 +96,18 @@ static void mm_apply(struct ghost *g,
 
 static const struct backward mm_backward = { "MmBackward0", mm_apply };
 
+/* product() - or the one that a checkpoint has kept */
+static struct tensor *product(struct tensor *a, struct tensor *b)
+{
+    struct tensor *out = NULL;
+
+    if (!selective_take(a->ghost, SELECTED_PRODUCT, &out, 1)) {
+        out = blas_product(a, b, false);
+        selective_keep(a->ghost, SELECTED_PRODUCT, &out, 1);
+    }
+    return out;
+}
+
 struct tensor *dense_mm(struct tensor *a, struct tensor *b)
 {
     struct ghost *g = a ? a->ghost : NULL;
@@ -109,7 +122,7 @@ struct tensor *dense_mm(struct tensor *a, struct tensor *b)
         node_save(n, 0, a);
     if (node_needs(n, 0))
         node_save(n, 1, b);
-    return node_attach(n, blas_product(a, b, false));
+    return node_attach(n, product(a, b));
 }
 
 static void addmm_apply(struct ghost *g,

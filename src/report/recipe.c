@@ -241,6 +241,8 @@ const struct recipe_item *recipe_items(const struct report *report,
     add_text(&items, "checkpoint", checkpoint_text(s, arena), s->checkpoint == PLM_CHECKPOINT_NONE);
     add_text(&items, "checkpoint_chosen", r->checkpoint_chosen, !r->checkpoint_chosen);
     add_bool(&items, "checkpoint_reentrant", s->checkpoint_reentrant);
+    if (s->checkpoint_selective)
+        add_bool(&items, "checkpoint_selective", true);
     if (report->plan && s->parallel.pp <= 1)
         add_count(&items, "accumulate", report->plan->accumulate, report->plan->accumulate <= 1);
     else
@@ -255,6 +257,8 @@ const struct recipe_item *recipe_items(const struct report *report,
     add_text(&items, "zero_grad_at", words_zero_grad_at.items[s->zero_grad_at],
              s->zero_grad_at == PLM_ZERO_GRAD_AT_END);
     add_bool(&items, "keep_outputs", s->keep_outputs);
+    if (s->keep_outputs_in_step)
+        add_bool(&items, "keep_outputs_in_step", true);
     add_text(&items, "frozen", s->frozen, !s->frozen);
     add_bool(&items, "eval", s->eval);
     add_bool(&items, "channels_last", s->channels_last);

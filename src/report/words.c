@@ -80,7 +80,8 @@ WORDS(words_rotate,
 WORDS(words_reshard,
       [PLM_RESHARD_DEFAULT] = "default",
       [PLM_RESHARD_TRUE] = "true",
-      [PLM_RESHARD_FALSE] = "false");
+      [PLM_RESHARD_FALSE] = "false",
+      [PLM_RESHARD_BUT_LAST] = "but-last");
 
 WORDS(words_recompute,
       [PLM_RECOMPUTE_NONE] = "none",

@@ -76,6 +76,7 @@ static void run_holding(struct run *run, struct call *call, struct value *ret)
 {
     struct frame *frame = checkpoint_begin(&run->ghost, recompute, call_destroy, call);
 
+    frame->selective.active = run->strategy->checkpoint_selective;
     run_apart(call, ret);
     checkpoint_end(frame);
     frame_drop(frame);

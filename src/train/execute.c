@@ -199,11 +199,8 @@ void execute_call(struct run *run, const struct graph_step *step, struct value *
     run_body(run, body, args, in_count, ret);
     if (wraps && run->wrapper->after_forward && !g->halt)
         run->wrapper->after_forward(run, &call);
-    if (step == run->model_call && run->kept) {
-        /* the hook of the reference loop: the names that kept the last outputs are bound again */
-        for (size_t i = 0; i < run->kept_count; i++)
-            value_set(g, &run->kept[i], (struct value){ 0 });
-    }
+    if (step == run->model_call)
+        forget_outputs(run); /* the hook of the reference loop: names are bound again */
     for (uint32_t i = 0; holds && i < in_count; i++)
         value_drop(g, held[i]);
     for (uint32_t i = 0; i < out_count; i++)

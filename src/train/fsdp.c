@@ -74,6 +74,8 @@ static enum plm_status check(const struct fsdp *fsdp,
 static void resharding(struct fsdp *fsdp, const struct plm_parallel *parallel)
 {
     bool reshards = parallel->reshard != PLM_RESHARD_FALSE;
+    bool but_last = parallel->reshard == PLM_RESHARD_BUT_LAST;
+    bool leaves_root = parallel->reshard == PLM_RESHARD_DEFAULT || but_last;
 
     fsdp->post_forward_shards = fsdp->shards;
     if (parallel->reshard == PLM_RESHARD_TO) {
@@ -83,9 +85,9 @@ static void resharding(struct fsdp *fsdp, const struct plm_parallel *parallel)
     for (size_t t = 0; t < fsdp->tree_count; t++)
         for (size_t i = 0; i < fsdp->trees[t].state_count; i++) {
             struct fsdp_state *state = &fsdp->trees[t].states[i];
+            bool last = i + 2 == fsdp->trees[t].state_count; /* the root is the one after it */
 
-            state->reshards =
-                reshards && !(state->root && parallel->reshard == PLM_RESHARD_DEFAULT);
+            state->reshards = reshards && !(state->root && leaves_root) && !(last && but_last);
         }
 }
 

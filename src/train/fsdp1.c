@@ -51,7 +51,7 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
             reterr, PLM_E_USAGE,
             "fsdp1: from 2 to %d ranks; on one, FullyShardedDataParallel shards nothing",
             INT32_MAX);
-    if (parallel->reshard == PLM_RESHARD_TO)
+    if (parallel->reshard >= PLM_RESHARD_BUT_LAST)
         return plm_fail(reterr, PLM_E_USAGE,
                         "reshard-after-forward: with --fsdp1 it is true (FULL_SHARD) or false "
                         "(SHARD_GRAD_OP)");

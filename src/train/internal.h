@@ -175,7 +175,8 @@ struct run {
     void *period_user;
     struct value *batch; /* [input_count] */
     bool hands_over;     /* no name of the script's keeps the batch while main runs */
-    struct value *kept;  /* [kept_count] of main's outputs, until the next forward returns */
+    struct value
+        *kept; /* [kept_count] of main's outputs, until the next forward returns or the step ends */
     size_t kept_count;
     struct scaler scaler;
     struct tensor *tables[2]; /* of 8-bit states: qmap1 and qmap2 */
@@ -192,6 +193,9 @@ void run_warn(struct run *run, const char *format, ...) PLM_PRINTF(2, 3);
 void run_mark(struct run *run, const char *name, uint32_t micro);
 
 /* ------------------------------------------------------------------ loop.c */
+
+/* forget_outputs() - those that --keep-outputs and --keep-outputs-in-step hold */
+void forget_outputs(struct run *run);
 
 /* batch_make() - move a batch to the device, in place of the last; batch_drop() lets go of it */
 void batch_make(struct run *run);

@@ -139,6 +139,12 @@ static void keep_outputs(struct run *run, struct value *ret)
     }
 }
 
+void forget_outputs(struct run *run)
+{
+    for (size_t i = 0; i < run->kept_count; i++)
+        value_set(&run->ghost, &run->kept[i], (struct value){ 0 });
+}
+
 static struct tensor *divided(struct run *run, struct tensor *loss, int64_t by)
 {
     const struct attr attrs[] = {
@@ -284,5 +290,7 @@ void step_run(struct run *run)
     for (uint32_t i = 0; i < out_count; i++)
         value_drop(&run->ghost, ret[i]);
     batch_drop(run);
+    if (s->keep_outputs_in_step)
+        forget_outputs(run);
     pool_free(&run->ghost.pool, ret, size);
 }

@@ -30,7 +30,7 @@ static enum plm_status check_script(const struct plm_strategy *s, struct plm_err
     if (s->zero_grad != PLM_ZERO_GRAD_SET_TO_NONE || s->zero_grad_at != PLM_ZERO_GRAD_AT_END)
         return refuse("megatron", "gradients are zeroed in their buffer, where a step begins",
                       reterr);
-    if (s->keep_outputs || s->channels_last)
+    if (s->keep_outputs || s->keep_outputs_in_step || s->channels_last)
         return refuse("megatron", "its script has no --keep-outputs and no --channels-last",
                       reterr);
     if (s->optimizer > PLM_OPTIMIZER_ADAMW_FUSED)

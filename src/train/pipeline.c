@@ -29,7 +29,7 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
         return plm_fail(reterr, PLM_E_USAGE,
                         "pp: the schedule calls backward itself, so that GradScaler (amp-fp16) has "
                         "no loss to scale");
-    if (s->keep_outputs)
+    if (s->keep_outputs || s->keep_outputs_in_step)
         return plm_fail(reterr, PLM_E_USAGE,
                         "keep-outputs: a pipeline's outputs are in its last stage alone");
     if (s->frozen)

@@ -234,6 +234,13 @@ static enum plm_status check_words(const struct run *run, struct plm_error *rete
         return plm_fail(reterr, PLM_E_USAGE, "checkpoint: auto is decided by a plan, not by a run");
     if (counts && s->checkpoint_count < 1)
         return plm_fail(reterr, PLM_E_USAGE, "checkpoint: N must be at least 1");
+    if (s->checkpoint_selective && s->checkpoint == PLM_CHECKPOINT_NONE)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "checkpoint-selective: without --checkpoint nothing is recomputed");
+    if (s->checkpoint_selective && s->checkpoint_reentrant)
+        return plm_fail(
+            reterr, PLM_E_USAGE,
+            "checkpoint-selective: PyTorch keeps results only in checkpoints that are not reentrant");
     if (s->parallel.recompute == PLM_RECOMPUTE_SELECTIVE && !run->graph->recomputes_attention)
         return plm_fail(reterr, PLM_E_USAGE,
                         "recompute: selective is of Megatron's own attention, which this model "

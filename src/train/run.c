@@ -93,7 +93,10 @@ enum plm_status train_create(const struct graph *graph,
     status = regions_build(run, reterr);
     if (status)
         return status;
-    if (strategy->keep_outputs) {
+    if (strategy->keep_outputs && strategy->keep_outputs_in_step)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "--keep-outputs and --keep-outputs-in-step exclude each other");
+    if (strategy->keep_outputs || strategy->keep_outputs_in_step) {
         run->kept_count = graph->main->out_count;
         run->kept = arena_array(arena, struct value, run->kept_count);
     }

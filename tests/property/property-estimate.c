@@ -94,6 +94,7 @@ static struct plm_strategy draw_strategy(uint64_t *random, const struct subject 
         .zero_grad = (enum plm_zero_grad)draw(random, 2),
         .zero_grad_at = (enum plm_zero_grad_at)draw(random, 3),
         .keep_outputs = draw(random, 2),
+        .keep_outputs_in_step = draw(random, 4) == 0,
         .eval = draw(random, 8) == 0,
         .channels_last = draw(random, 4) == 0,
         .settings = subject->settings,
@@ -104,6 +105,8 @@ static struct plm_strategy draw_strategy(uint64_t *random, const struct subject 
         .parallel = { .ddp = ddp ? 2 : 0, .fsdp = fsdp ? 2 : 0 },
     };
 
+    if (s.keep_outputs)
+        s.keep_outputs_in_step = false;
     /* what PyTorch refuses there */
     if (ddp)
         s.checkpoint_reentrant = false; /* parameters of a first block get no gradient */
@@ -119,16 +122,17 @@ static struct plm_strategy draw_strategy(uint64_t *random, const struct subject 
 
 static void describe(unsigned seed, const struct subject *subject, const struct plm_strategy *s)
 {
-    print_message("# seed %u: %s batch %" PRId64
-                  " precision %d optimizer %d checkpoint %d%s accumulate %" PRId64
-                  " clip %g zero_grad %d at %d keep %d eval %d channels_last %d ddp %d fsdp %d "
-                  "zero %d%s allocator %s %s\n",
-                  seed, subject->model, s->batch, s->precision, s->optimizer, s->checkpoint,
-                  s->checkpoint_reentrant ? " reentrant" : "", s->accumulate, s->clip_grad_norm,
-                  s->zero_grad, s->zero_grad_at, s->keep_outputs, s->eval, s->channels_last,
-                  (int)s->parallel.ddp, (int)s->parallel.fsdp, (int)s->parallel.zero,
-                  s->parallel.deepspeed.offload ? " offload" : "",
-                  s->allocator ? s->allocator : "default", s->framework);
+    print_message(
+        "# seed %u: %s batch %" PRId64
+        " precision %d optimizer %d checkpoint %d%s accumulate %" PRId64
+        " clip %g zero_grad %d at %d keep %d in step %d eval %d channels_last %d ddp %d fsdp %d "
+        "zero %d%s allocator %s %s\n",
+        seed, subject->model, s->batch, s->precision, s->optimizer, s->checkpoint,
+        s->checkpoint_reentrant ? " reentrant" : "", s->accumulate, s->clip_grad_norm, s->zero_grad,
+        s->zero_grad_at, s->keep_outputs, s->keep_outputs_in_step, s->eval, s->channels_last,
+        (int)s->parallel.ddp, (int)s->parallel.fsdp, (int)s->parallel.zero,
+        s->parallel.deepspeed.offload ? " offload" : "", s->allocator ? s->allocator : "default",
+        s->framework);
 }
 
 static struct plm_estimate *estimate(struct plm_model *model, const struct plm_strategy *strategy)

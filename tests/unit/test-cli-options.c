@@ -59,13 +59,17 @@ static void every_option_reaches_its_member(void **state)
     assert_string_equal(line.argv[line.first], "gpt2");
     arena_finish(&line.arena);
 
-    assert_int_equal(parse(&line, COMMAND_ESTIMATE,
-                           "estimate --zero-grad-at begin --keep-outputs --frozen wte --eval "
-                           "--channels-last --checkpoint-reentrant --minimum-capacity --json m"),
-                     PLM_OK);
+    assert_int_equal(
+        parse(&line, COMMAND_ESTIMATE,
+              "estimate --zero-grad-at begin --keep-outputs-in-step --frozen wte --eval "
+              "--channels-last --checkpoint-reentrant --checkpoint-selective "
+              "--reshard-after-forward but-last --minimum-capacity --json m"),
+        PLM_OK);
     assert_int_equal(line.options.strategy.zero_grad_at, PLM_ZERO_GRAD_AT_BEGIN);
-    assert_true(line.options.strategy.keep_outputs && line.options.strategy.eval);
+    assert_true(line.options.strategy.keep_outputs_in_step && line.options.strategy.eval);
     assert_true(line.options.strategy.channels_last && line.options.strategy.checkpoint_reentrant);
+    assert_true(line.options.strategy.checkpoint_selective);
+    assert_int_equal(line.options.strategy.parallel.reshard, PLM_RESHARD_BUT_LAST);
     assert_true(line.options.strategy.minimum_capacity && line.options.json);
     assert_string_equal(line.options.strategy.frozen, "wte");
     arena_finish(&line.arena);
@@ -185,7 +189,7 @@ static void mistakes_name_the_option_and_what_it_takes(void **state)
         "option '--zer' is ambiguous: --zero-grad, --zero-grad-at, --zero-redundancy, --zero, --zero-offload, --zero-bucket, --zero-overlap");
     assert_refused(
         COMMAND_ESTIMATE, "estimate m --c 1",
-        "option '--c' is ambiguous: --checkpoint, --checkpoint-reentrant, --clip-grad-norm, --channels-last, --cp, --cp-rotate, --capacity, --context, …");
+        "option '--c' is ambiguous: --checkpoint, --checkpoint-reentrant, --checkpoint-selective, --clip-grad-norm, --channels-last, --cp, --cp-rotate, --capacity, …");
     assert_refused(COMMAND_ESTIMATE, "estimate m --set =3",
                    "--set: '=3' is not accepted; accepted: NAME=VALUE, such as layers=24");
     assert_refused(COMMAND_ESTIMATE, "estimate m --batch", "--batch: needs N");

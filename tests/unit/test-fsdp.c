@@ -246,6 +246,9 @@ static void what_pytorch_refuses_is_refused(void **state)
         &(struct plm_strategy){
             .parallel = { .fsdp1 = 4, .reshard = PLM_RESHARD_TO, .reshard_to = 2 } },
         network, "FULL_SHARD");
+    test_steps_refused(
+        &(struct plm_strategy){ .parallel = { .fsdp1 = 4, .reshard = PLM_RESHARD_BUT_LAST } },
+        network, "FULL_SHARD");
     test_steps_refused(&(struct plm_strategy){ .parallel = { .fsdp1 = 2 }, .frozen = "fc.bias" },
                        network, "not frozen as it is");
     test_steps_refused(&(struct plm_strategy){ .parallel = { .fsdp1 = 2, .fsdp = 2 } }, network,
@@ -255,12 +258,39 @@ static void what_pytorch_refuses_is_refused(void **state)
                        "load: from the meta device FullyShardedDataParallel makes 'fc.weight'");
 }
 
+/* made() - allocations of @bytes in two steps */
+static unsigned made(enum plm_reshard reshard, plm_bytes bytes)
+{
+    const struct plm_strategy strategy = { .parallel = { .fsdp = 2, .reshard = reshard } };
+    struct test_steps t;
+    unsigned count = 0;
+
+    assert_int_equal(test_steps_run(&t, network, &strategy), PLM_OK);
+    const struct ghost *g = train_ghost(t.run);
+
+    for (size_t i = 1; i < g->record_count; i++)
+        count += g->records[i].bytes == bytes;
+    test_steps_finish(&t);
+    return count;
+}
+
+static void the_last_unit_is_gathered_once_a_step(void **state)
+{
+    const plm_bytes gathered = 4 * (110 * 110 + 3 * 110); /* of the second layer, and of the last */
+    const unsigned reduced = 2;                           /* their gradients, of the same size */
+
+    assert_int_equal(made(PLM_RESHARD_DEFAULT, gathered), 2 * (4 + reduced));
+    assert_int_equal(made(PLM_RESHARD_BUT_LAST, gathered), 2 * (3 + reduced));
+    assert_int_equal(made(PLM_RESHARD_FALSE, gathered), 2 * (2 + reduced));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define CASE(name, strategy, events) cmocka_unit_test(name),
 #include "fsdp-steps.def"
 #undef CASE
+        cmocka_unit_test(the_last_unit_is_gathered_once_a_step),
         cmocka_unit_test(every_rank_holds_a_padded_shard),
         cmocka_unit_test(a_model_that_is_not_loaded_whole_never_is),
         cmocka_unit_test(a_split_parameter_is_not_used_outside_of_its_unit),

@@ -96,6 +96,7 @@ static void gradients_that_are_there_are_not_copied(void **state)
 static void what_else_outlives_a_micro_batch_is_not_copied(void **state)
 {
     expect_same(network, (struct plm_strategy){ .keep_outputs = true }, false, false);
+    expect_same(network, (struct plm_strategy){ .keep_outputs_in_step = true }, false, true);
     expect_same(network, (struct plm_strategy){ .parallel = { .ddp = 2 } }, false, false);
 }
 

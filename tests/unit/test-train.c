@@ -285,6 +285,16 @@ static void options_that_mean_nothing_are_usage_errors(void **state)
     refuse(
         &(struct plm_strategy){ .checkpoint = PLM_CHECKPOINT_BLOCKS, .checkpoint_blocks = "2-1" },
         PLM_E_USAGE, "checkpoint: blocks are written like 0-3,7, not '2-1'");
+    refuse(&(struct plm_strategy){ .keep_outputs = true, .keep_outputs_in_step = true },
+           PLM_E_USAGE, "--keep-outputs and --keep-outputs-in-step exclude each other");
+    refuse(&(struct plm_strategy){ .checkpoint_selective = true }, PLM_E_USAGE,
+           "checkpoint-selective: without --checkpoint nothing is recomputed");
+    refuse(&(struct plm_strategy){ .checkpoint = PLM_CHECKPOINT_FULL,
+                                   .checkpoint_selective = true,
+                                   .checkpoint_reentrant = true },
+           PLM_E_USAGE,
+           "checkpoint-selective: PyTorch keeps results only in checkpoints that are not "
+           "reentrant");
     refuse(&(struct plm_strategy){ .frozen = "." }, PLM_E_USAGE,
            "frozen: no parameter is left to train");
 }
@@ -435,6 +445,37 @@ static void one_name_has_one_size(void **state)
     arena_finish(&f.arena);
 }
 
+/* held_after() - bytes that are not released when two steps are over */
+static plm_bytes held_after(struct plm_strategy strategy)
+{
+    struct test_steps f;
+    plm_bytes held = 0;
+
+    assert_int_equal(test_steps_run(&f, perceptron, &strategy), PLM_OK);
+    const struct record *records = train_ghost(f.run)->records;
+
+    for (size_t i = 0; i < f.schedule.event_count; i++) {
+        const struct event *event = &f.schedule.events[i];
+
+        if (event->kind == EVENT_ALLOC)
+            held += records[event->allocation].bytes;
+        if (event->kind == EVENT_FREE)
+            held -= records[event->allocation].bytes;
+    }
+    test_steps_finish(&f);
+    return held;
+}
+
+static void outputs_live_until_the_next_forward_or_the_steps_end(void **state)
+{
+    const plm_bytes loss_and_logits = 4 + 4 * 5 * 10;
+    plm_bytes held = held_after((struct plm_strategy){ .keep_outputs_in_step = true });
+
+    assert_int_equal(held, held_after((struct plm_strategy){ .keep_outputs = false }));
+    assert_int_equal(held + loss_and_logits,
+                     held_after((struct plm_strategy){ .keep_outputs = true }));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +483,7 @@ int main(void)
 #include "train-steps.def"
 #undef CASE
         cmocka_unit_test(marks_stand_where_the_reference_measures),
+        cmocka_unit_test(outputs_live_until_the_next_forward_or_the_steps_end),
         cmocka_unit_test(a_name_bound_again_lets_go_after_the_operator),
         cmocka_unit_test(arguments_live_as_long_as_the_callers_names),
         cmocka_unit_test(lists_and_records_keep_what_they_hold),

@@ -93,11 +93,33 @@ struct fsdp {
     struct schedule *schedule; /* while the optimizer runs on the host */
 };
 
+/* fsdp_tree_of() - of the stage that runs now; without a pipeline there is one */
+static inline struct fsdp_tree *fsdp_tree_of(const struct run *run)
+{
+    struct fsdp *fsdp = run->wrapper_state;
+
+    return &fsdp->trees[run->stage];
+}
+
 /* ------------------------------------------------------------------ expert_parallel.c */
 
 /* expert_parallel_check() - has the model experts to share out? expert_parallel_wrap() give each rank its own */
 PLM_MUST_CHECK enum plm_status expert_parallel_check(struct run *run, struct plm_error *reterr);
 void expert_parallel_wrap(struct run *run);
+
+/* ------------------------------------------------------------------ fsdp_shard.c: _fsdp_init.py, _fsdp_param.py */
+
+/* fsdp_make_trees() - the states of each stage's modules; fsdp_wrap() shards their parameters */
+void fsdp_make_trees(struct fsdp *fsdp);
+void fsdp_wrap(struct run *run);
+
+/* ------------------------------------------------------------------ fsdp_hooks.c: _fsdp_state.py */
+
+/* as the members of struct wrapper say */
+void fsdp_before_forward(struct run *run, struct wrapped_call *call);
+void fsdp_after_forward(struct run *run, struct wrapped_call *call);
+void fsdp_before_backward(struct run *run, uint32_t micro);
+extern const struct stage_hooks fsdp_stage_hooks;
 
 /* ------------------------------------------------------------------ fsdp_group.c: _fsdp_param_group.py */
 

@@ -118,9 +118,10 @@ enum plm_offload { PLM_OFFLOAD_NONE, PLM_OFFLOAD_OPTIMIZER, PLM_OFFLOAD_ALL };
 /*
  * struct plm_deepspeed - "zero_optimization" of a DeepSpeed configuration, and what else of it takes memory
  *
- * Sizes are in elements: 0 is DeepSpeed's default, PLM_DEEPSPEED_NONE is 0.
+ * Sizes are in elements: 0 is DeepSpeed's default, PLM_DEEPSPEED_NONE is 0, PLM_DEEPSPEED_AUTO what Hugging Face's Trainer
+ * works out from the model's hidden size.
  */
-enum { PLM_DEEPSPEED_NONE = -1 };
+enum { PLM_DEEPSPEED_NONE = -1, PLM_DEEPSPEED_AUTO = -2 };
 struct plm_deepspeed {
     const char *file; /* where all of it comes from, as the recipe says; NULL: from options */
     int64_t reduce_bucket_size;

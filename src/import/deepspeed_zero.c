@@ -142,11 +142,35 @@ static const struct keys_entry zero_keys[] = {
     { "leaf_module", keys_refuse_any },
 };
 
+/* leave_to_trainer() - the sizes that Hugging Face's Trainer works out where it finds "auto" */
+static void leave_to_trainer(struct plm_deepspeed *d, const struct yaml_node *zero)
+{
+    const struct {
+        const char *key;
+        int64_t *size;
+    } sizes[] = {
+        { "reduce_bucket_size", &d->reduce_bucket_size },
+        { "stage3_prefetch_bucket_size", &d->prefetch_bucket_size },
+        { "stage3_param_persistence_threshold", &d->param_persistence_threshold },
+    };
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const struct yaml_node *value = keys_member(zero, sizes[i].key);
+
+        if (value && !yaml_is_null(value) && keys_is_auto(value) && *sizes[i].size == 0)
+            *sizes[i].size = PLM_DEEPSPEED_AUTO;
+    }
+}
+
 enum plm_status section_zero_optimization(struct keys_context *c,
                                           const char *key,
                                           const struct yaml_node *value)
 {
-    return READ_KEYS(c, key, value, zero_keys);
+    enum plm_status status = READ_KEYS(c, key, value, zero_keys);
+
+    if (!status)
+        leave_to_trainer(deepspeed_of(c), value);
+    return status;
 }
 
 /* struct place - what a section of offloading says, and where */

@@ -463,6 +463,14 @@ static struct names *copy_names(const struct names *from, struct arena *arena)
     return names;
 }
 
+static int64_t hidden_size(const struct model *model, const struct value *globals)
+{
+    for (size_t i = 0; model->hidden_size && i < model->global_count; i++)
+        if (model->global_names[i] == model->hidden_size)
+            return globals[i].as.i;
+    return 0;
+}
+
 static enum plm_status build_graph(struct builder *b,
                                    const struct graph_settings *settings,
                                    struct graph *graph)
@@ -485,6 +493,7 @@ static enum plm_status build_graph(struct builder *b,
         .names = b->names,
         .batch = globals[MODEL_BATCH].as.i,
         .seq = globals[MODEL_SEQ].as.i,
+        .hidden_size = hidden_size(model, globals),
     };
     status = build_inputs(b, graph);
     if (!status)

@@ -76,6 +76,8 @@ PLM_MUST_CHECK enum plm_status load_check_recursion(struct loader *load);
 
 /* load_config.c */
 PLM_MUST_CHECK enum plm_status load_config(struct loader *load, const struct yaml_node *config);
+/* load_hidden_size() - which dim that section, also of a model that is extended, takes for hidden_size */
+void load_hidden_size(struct loader *load, const struct yaml_node *config);
 
 /* struct block_loader - the block whose nodes are being read */
 struct block_loader {

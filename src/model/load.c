@@ -359,6 +359,8 @@ static enum plm_status load_all(struct loader *load,
         status = load_structure(load, &chain[count - 1]);
     if (!status && chain[0].config_json)
         status = load_config(load, chain[0].config_json);
+    if (!status && chain[count - 1].config_json)
+        load_hidden_size(load, chain[count - 1].config_json);
     return status;
 }
 

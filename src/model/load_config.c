@@ -140,3 +140,24 @@ enum plm_status load_config(struct loader *load, const struct yaml_node *config)
     model->config = ret;
     return status;
 }
+
+/* is_hidden_size() - hidden_size, or what a configuration calls it (attribute_map) */
+static bool is_hidden_size(const struct yaml_node *key)
+{
+    static const char *const names[] = { "hidden_size", "n_embd", "d_model" };
+
+    for (size_t i = 0; key->kind == YAML_SCALAR && i < sizeof names / sizeof *names; i++)
+        if (strcmp(key->text, names[i]) == 0)
+            return true;
+    return false;
+}
+
+void load_hidden_size(struct loader *load, const struct yaml_node *config)
+{
+    const struct yaml_node *dims = yaml_get(config, "dims");
+
+    for (size_t i = 0; dims && dims->kind == YAML_MAPPING && i < dims->item_count; i++)
+        if (is_hidden_size(dims->items[i]))
+            load->model->hidden_size =
+                names_find(&load->model->names, dims->keys[i]->text, strlen(dims->keys[i]->text));
+}

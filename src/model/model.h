@@ -167,6 +167,7 @@ struct model {
     int64_t batch, seq;                /* `defaults:`; 1 and 0 when not given */
     const char *precision;             /* NULL when not given */
     const struct model_config *config; /* NULL when not given */
+    name_id hidden_size; /* the dim that is hidden_size of transformers' configuration; 0: none */
 };
 
 struct model_text {

@@ -139,7 +139,9 @@ static void add_megatron(struct items *items, const struct plm_parallel *p)
 /* add_size() - elements; 0 is the default, which is left out */
 static void add_size(struct items *items, const char *key, int64_t size)
 {
-    if (size != 0)
+    if (size == PLM_DEEPSPEED_AUTO)
+        add_text(items, key, "auto", true);
+    else if (size != 0)
         add_count(items, key, size == PLM_DEEPSPEED_NONE ? 0 : size, true);
 }
 
@@ -185,6 +187,8 @@ static void add_zero(struct items *items, const struct plm_parallel *p)
         add_text(items, "zero_offload", words_offload.items[d->offload], usual);
     if (d->reduce_bucket_size > 0)
         add_count(items, "zero_bucket", d->reduce_bucket_size, usual);
+    else
+        add_size(items, "zero_bucket", d->reduce_bucket_size);
     add_switch(items, "zero_overlap", d->overlap_comm, usual);
     add_configured(items, d);
 }

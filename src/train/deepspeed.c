@@ -25,6 +25,9 @@ enum {
 /* each rank pads each small parameter with a tensor of its own (stage 3) */
 enum { RANKS_MOST = 4096 };
 
+/* elements; more than any GPU holds */
+#define SIZE_MOST 0x1p48
+
 static struct deepspeed *deepspeed_of(struct run *run)
 {
     return run->wrapper_state;
@@ -35,6 +38,34 @@ static struct deepspeed *deepspeed_of(struct run *run)
 static int64_t size_or(int64_t given, int64_t otherwise)
 {
     return given == 0 ? otherwise : given < 0 ? 0 : given;
+}
+
+/* trainer_size() - @parts of a hidden size, to the power of @power, where the Trainer works a size out */
+static void trainer_size(int64_t *size, double parts, int64_t hidden, unsigned power)
+{
+    double value = parts;
+
+    if (*size != PLM_DEEPSPEED_AUTO)
+        return;
+    for (unsigned i = 0; i < power; i++)
+        value *= (double)hidden;
+    *size = value < SIZE_MOST ? (int64_t)value : (int64_t)SIZE_MOST;
+}
+
+/* fill_in() - trainer_config_finalize() of transformers/integrations/deepspeed.py (5.24) */
+static struct plm_deepspeed fill_in(struct plm_deepspeed d, int64_t hidden)
+{
+    trainer_size(&d.reduce_bucket_size, 1, hidden, 2);
+    trainer_size(&d.prefetch_bucket_size, 0.9, hidden, 2);
+    trainer_size(&d.param_persistence_threshold, 10, hidden, 1);
+    return d;
+}
+
+static bool asks_trainer(const struct plm_deepspeed *d)
+{
+    return d->reduce_bucket_size == PLM_DEEPSPEED_AUTO ||
+           d->prefetch_bucket_size == PLM_DEEPSPEED_AUTO ||
+           d->param_persistence_threshold == PLM_DEEPSPEED_AUTO;
 }
 
 static bool switch_or(enum plm_switch given, bool otherwise)
@@ -68,7 +99,8 @@ static enum dtype communication_dtype(enum plm_reduced given, enum dtype otherwi
 static struct deepspeed_settings settings_of(const struct run *run)
 {
     const struct plm_parallel *p = &run->strategy->parallel;
-    const struct plm_deepspeed *d = &p->deepspeed;
+    const struct plm_deepspeed filled = fill_in(p->deepspeed, run->graph->hidden_size),
+                               *d = &filled;
     enum plm_precision precision = run->strategy->precision;
     bool clips = !d->no_clipping;
 
@@ -154,12 +186,25 @@ static enum plm_status check_strategy(const struct plm_strategy *s, struct plm_e
     return PLM_OK;
 }
 
+static enum plm_status check_hidden_size(const struct run *run, struct plm_error *reterr)
+{
+    if (!asks_trainer(&run->strategy->parallel.deepspeed) || run->graph->hidden_size > 0)
+        return PLM_OK;
+    return plm_fail(
+        reterr, PLM_E_USAGE,
+        "zero: \"auto\" sizes are worked out from transformers' hidden_size, and model '%s' "
+        "has none; write numbers in their place",
+        run->graph->model_name);
+}
+
 static enum plm_status create(struct run *run, struct plm_error *reterr)
 {
     const struct plm_parallel *p = &run->strategy->parallel;
     struct deepspeed *ds = arena_new(run->arena, struct deepspeed);
     enum plm_status status = check_strategy(run->strategy, reterr);
 
+    if (!status)
+        status = check_hidden_size(run, reterr);
     if (status)
         return status;
     *ds = (struct deepspeed){

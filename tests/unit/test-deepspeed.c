@@ -72,6 +72,10 @@ static void what_makes_no_sense_is_refused(void **state)
                           .deepspeed = { .overlap_comm = PLM_SWITCH_TRUE,
                                          .contiguous_gradients = PLM_SWITCH_FALSE } } },
           "one buffer more" },
+        { { .parallel = { .zero = 2,
+                          .gpus = 2,
+                          .deepspeed = { .reduce_bucket_size = PLM_DEEPSPEED_AUTO } } },
+          "model 'network' has none" },
         { { .parallel = { .zero = 2, .gpus = 2, .ddp = 2 } }, "exclude each other" },
         { { .parallel = { .zero = 2, .gpus = 2, .fsdp = 2 } }, "exclude each other" },
     };
@@ -131,9 +135,44 @@ static void a_configuration_fills_in_the_strategy(void **state)
     assert_int_equal(s.parallel.deepspeed.check_grad_overflow, PLM_SWITCH_FALSE);
     assert_int_equal(s.parallel.deepspeed.reduce_bucket_size, 50000000);
     assert_int_equal(s.parallel.deepspeed.param_persistence_threshold, PLM_DEEPSPEED_NONE);
-    assert_int_equal(s.parallel.deepspeed.prefetch_bucket_size, 0);
+    assert_int_equal(s.parallel.deepspeed.prefetch_bucket_size, PLM_DEEPSPEED_AUTO);
     assert_int_equal(s.parallel.deepspeed.sub_group_size, 1000000000);
     assert_int_equal(s.parallel.deepspeed.offload, PLM_OFFLOAD_OPTIMIZER);
+}
+
+/* steps_text() - two steps of stage 3 with these sizes; of a model whose hidden size is 110 */
+static const char *steps_text(struct test_steps *t, struct plm_deepspeed sizes)
+{
+    static const char config[] = "config_json: {architectures: [Network], dims: {width: d_model}}\n"
+                                 "dims: {width: 110}\n";
+    const struct plm_strategy strategy = {
+        .parallel = { .zero = 3, .gpus = 2, .deepspeed = sizes },
+    };
+    char text[4096];
+
+    snprintf(text, sizeof text, "%s%s", network, config);
+    if (test_steps_run(t, text, &strategy))
+        fail_msg("%s", t->error.message);
+    return test_steps_text(t);
+}
+
+/* transformers/integrations/deepspeed.py: h * h, int(0.9 * h * h) and 10 * h */
+static void automatic_sizes_are_the_trainers(void **state)
+{
+    struct test_steps automatic, written, usual;
+    const char *text = steps_text(
+        &automatic, (struct plm_deepspeed){ .reduce_bucket_size = PLM_DEEPSPEED_AUTO,
+                                            .prefetch_bucket_size = PLM_DEEPSPEED_AUTO,
+                                            .param_persistence_threshold = PLM_DEEPSPEED_AUTO });
+
+    assert_string_equal(
+        text, steps_text(&written, (struct plm_deepspeed){ .reduce_bucket_size = 12100,
+                                                           .prefetch_bucket_size = 10890,
+                                                           .param_persistence_threshold = 1100 }));
+    assert_string_not_equal(text, steps_text(&usual, (struct plm_deepspeed){ 0 }));
+    test_steps_finish(&automatic);
+    test_steps_finish(&written);
+    test_steps_finish(&usual);
 }
 
 static void parameters_follow_the_optimizer_to_the_host(void **state)
@@ -365,6 +404,7 @@ int main(void)
         cmocka_unit_test(the_rank_that_keeps_most_is_shown),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(a_configuration_fills_in_the_strategy),
+        cmocka_unit_test(automatic_sizes_are_the_trainers),
         cmocka_unit_test(parameters_follow_the_optimizer_to_the_host),
         cmocka_unit_test(a_momentum_of_zero_has_no_states),
         cmocka_unit_test(a_configuration_is_refused_where_it_stands),

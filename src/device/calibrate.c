@@ -2,7 +2,7 @@
  * device/calibrate.c - the parent's side of calibration: children are started, and what they say becomes one result
  *
  *     context   = free memory of one process's view less that of the next, which has made a context too
- *     others    = total - free - context, seen by the first
+ *     others    = total - free - context, seen by the first; and again after each job whose fit it is for
  *     residual  = (total - free - others) - (context + libraries + reserved), at each point of the fit
  */
 #include <inttypes.h>
@@ -23,10 +23,22 @@ enum {
 };
 static const double WATCHDOG = 30;
 
+/* What is free differs by so much from one process to the next without anybody else. */
+static const plm_bytes OTHERS_SLACK = (plm_bytes)16 << 20;
+
 /* struct facts - numbers that a child tells of the GPU, as CUDA has them */
 struct facts {
     int runtime, capability_major, capability_minor, processors, threads, ecc, compute_mode;
 };
+
+/* struct stretch - points of the fit that one job has told, and what others held meanwhile */
+struct stretch {
+    size_t first; /* of the points; the next stretch begins where it ends */
+    plm_bytes others;
+    bool disturbed; /* they did not hold the same before and after */
+};
+
+enum { STRETCHES = 2, FIT_TRIES = 3 };
 
 /* struct run - one calibration in progress */
 struct run {
@@ -40,11 +52,14 @@ struct run {
     size_t skipped_count, skipped_capacity;
     struct fit_point *points; /* used: free memory, until finish_fit() */
     size_t point_count, point_capacity;
+    struct stretch stretches[STRETCHES];
+    size_t stretch_count;
     struct facts facts;
     const char *at; /* what the child does */
     unsigned steps;
     plm_bytes free_bytes, others;
     struct fit_point framework; /* a process of PyTorch's; used: free memory, until finish_fit() */
+    plm_bytes framework_others;
     bool has_framework;
 };
 
@@ -170,6 +185,12 @@ static bool hear_skip(struct run *run, const char *text)
     return true;
 }
 
+static void skip(struct run *run, enum figure_id id, const char *reason)
+{
+    arena_push(run->arena, run->skipped, run->skipped_count, run->skipped_capacity,
+               (struct skipped){ .id = id, .reason = copy(run, reason) });
+}
+
 static bool hear_fit(struct run *run, const char *text)
 {
     struct fit_point point = { 0 };
@@ -283,17 +304,8 @@ static enum plm_status run_extra(
     status = run_child(run, job, given, what);
     run->reterr = own;
     if (status != PLM_OK)
-        arena_push(run->arena, run->skipped, run->skipped_count, run->skipped_capacity,
-                   (struct skipped){ .id = id, .reason = copy(run, error.message) });
+        skip(run, id, error.message);
     return PLM_OK;
-}
-
-static enum plm_status run_framework(struct run *run)
-{
-    struct framework_job job = { run->options->python, run->options->probe.ordinal };
-
-    progress(run, "PyTorch");
-    return run_extra(run, job_framework, &job, "PyTorch", FIGURE_FRAMEWORK);
 }
 
 /* ------------------------------------------------------------------ contexts */
@@ -336,6 +348,15 @@ static enum plm_status end_contexts(struct run *run, struct child *children, siz
     return status;
 }
 
+/* take_others() - what they hold where a process with a context and nothing else sees so much free */
+static void take_others(struct run *run, plm_bytes free_bytes)
+{
+    plm_bytes away = free_bytes + run->result->measured.context, total = run->result->total;
+
+    run->free_bytes = free_bytes;
+    run->others = total > away ? total - away : 0;
+}
+
 /*
  * measure_context() - the fall of free memory from each process to the next
  *
@@ -376,10 +397,8 @@ static enum plm_status measure_context(struct run *run)
     f.value = (takes[(f.count - 1) / 2] + takes[f.count / 2]) / 2;
     f.low = takes[0];
     f.high = takes[f.count - 1];
-    run->free_bytes = (plm_bytes)seen[0];
-    run->others =
-        (double)c->total - seen[0] > f.value ? c->total - run->free_bytes - (plm_bytes)f.value : 0;
     c->measured.context = (plm_bytes)f.value;
+    take_others(run, (plm_bytes)seen[0]);
     add_one(run, FIGURE_TOTAL, (double)c->total);
     add_one(run, FIGURE_FREE, seen[0]);
     add_one(run, FIGURE_OTHERS, (double)run->others);
@@ -388,16 +407,111 @@ static enum plm_status measure_context(struct run *run)
     return PLM_OK;
 }
 
+/* ------------------------------------------------------------------ what others hold meanwhile */
+
+static const char meanwhile[] = "other processes took or gave back memory meanwhile";
+
+/* look_again() - NULL when others hold what they held when that was last looked at, otherwise what is the matter */
+static const char *look_again(struct run *run)
+{
+    struct child child = { 0 };
+    struct plm_error error = { 0 }, *own = run->reterr;
+    plm_bytes before = run->free_bytes;
+    double seen = 0;
+    enum plm_status status;
+
+    run->at = "what others hold";
+    run->reterr = &error;
+    status = hold_contexts(run, &child, 1, &seen);
+    if (status == PLM_OK)
+        status = end_contexts(run, &child, 1);
+    child_stop(&child);
+    run->reterr = own;
+    if (status != PLM_OK)
+        return copy(run, error.message);
+    take_others(run, (plm_bytes)seen);
+    if (num_max(before, run->free_bytes) - num_min(before, run->free_bytes) <= OTHERS_SLACK)
+        return NULL;
+    return meanwhile;
+}
+
+/*
+ * run_stretch() - a job with a fit; when others did not hold the same before and after, @again runs, FIT_TRIES times in all
+ *
+ * A failure of the job is one of the calibration, unless there is an @id to stand for it.
+ */
+static enum plm_status run_stretch(
+    struct run *run, child_job *job, child_job *again, const char *what, enum figure_id id)
+{
+    const struct run before = *run;
+    struct stretch s = { .first = run->point_count };
+    const char *why = NULL;
+    enum plm_status status = PLM_OK;
+
+    for (unsigned i = 0; i < FIT_TRIES && status == PLM_OK && (i == 0 || why == meanwhile); i++) {
+        child_job *now = i == 0 ? job : again;
+
+        run->point_count = before.point_count;
+        if (now == job) { /* says its figures anew, too */
+            run->figure_count = before.figure_count;
+            run->skipped_count = before.skipped_count;
+        }
+        s.others = run->others;
+        status = id == FIGURE_COUNT ? run_child(run, now, &run->options->probe, what)
+                                    : run_extra(run, now, &run->options->probe, what, id);
+        why = status == PLM_OK && run->point_count > s.first ? look_again(run) : NULL;
+    }
+    if (status != PLM_OK || run->point_count == s.first)
+        return status;
+    s.disturbed = why;
+    if (why)
+        skip(run, FIGURE_OTHERS, why);
+    run->stretches[run->stretch_count++] = s;
+    return PLM_OK;
+}
+
+static enum plm_status run_framework(struct run *run)
+{
+    struct framework_job job = { run->options->python, run->options->probe.ordinal };
+
+    progress(run, "PyTorch");
+    (void)look_again(
+        run); /* the last time was some jobs ago; whether it works is seen afterwards */
+    run->framework_others = run->others;
+    enum plm_status status = run_extra(run, job_framework, &job, "PyTorch", FIGURE_FRAMEWORK);
+    const char *why = run->has_framework ? look_again(run) : NULL;
+
+    if (why) {
+        run->has_framework = false;
+        skip(run, FIGURE_FRAMEWORK, why);
+    }
+    return status;
+}
+
 /* ------------------------------------------------------------------ the result */
 
 /* finish_point() - what was heard as free memory becomes what the process used, and its residual */
-static void finish_point(const struct run *run, struct fit_point *p)
+static void finish_point(const struct run *run, plm_bytes others, struct fit_point *p)
 {
     const struct measured *m = &run->result->measured;
-    plm_bytes away = p->used + run->others;
+    plm_bytes away = p->used + others;
 
     p->used = run->result->total > away ? run->result->total - away : 0;
     p->residual = fit_residual(p, m->context, m->libraries);
+}
+
+/* finish_stretch() - where others were not the same, the first point, at which nothing is reserved, tells what they held */
+static void finish_stretch(const struct run *run, const struct stretch *s, size_t end)
+{
+    const struct measured *m = &run->result->measured;
+    const struct fit_point *first = &run->points[s->first];
+    plm_bytes own = m->context + (first->libraries ? m->libraries : 0) + first->reserved;
+    plm_bytes away = first->used + own, others = s->others;
+
+    if (s->disturbed)
+        others = run->result->total > away ? run->result->total - away : 0;
+    for (size_t i = s->first; i < end; i++)
+        finish_point(run, others, &run->points[i]);
 }
 
 static void finish_fit(struct run *run)
@@ -413,11 +527,12 @@ static void finish_fit(struct run *run)
 
         m->libraries += f ? (plm_bytes)f->value : 0;
     }
-    for (size_t i = 0; i < run->point_count; i++)
-        finish_point(run, &run->points[i]);
+    for (size_t i = 0; i < run->stretch_count; i++)
+        finish_stretch(run, &run->stretches[i],
+                       i + 1 < run->stretch_count ? run->stretches[i + 1].first : run->point_count);
     if (run->has_framework) {
         run->framework.libraries = true;
-        finish_point(run, &run->framework);
+        finish_point(run, run->framework_others, &run->framework);
         add_one(run, FIGURE_FRAMEWORK, fmax(run->framework.residual, 0));
         m->figures = run->figures;
         m->figure_count = run->figure_count;
@@ -444,9 +559,9 @@ enum plm_status calibrate_run(const struct calibrate_options *options,
     if (status == PLM_OK)
         status = measure_context(&run);
     if (status == PLM_OK)
-        status = run_child(&run, job_memory, &options->probe, "memory");
+        status = run_stretch(&run, job_memory, job_fit, "memory", FIGURE_COUNT);
     if (status == PLM_OK)
-        status = run_extra(&run, job_libraries, &options->probe, "libraries", FIGURE_CUBLAS_HANDLE);
+        status = run_stretch(&run, job_libraries, job_libraries, "libraries", FIGURE_CUBLAS_HANDLE);
     if (status == PLM_OK)
         status = run_extra(&run, job_matmul, &options->probe, "products of fp8", FIGURE_CUBLAS_FP8);
     if (status == PLM_OK)

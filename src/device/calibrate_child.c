@@ -229,6 +229,15 @@ void job_memory(const struct child_voice *voice, const void *what)
     probe_end(&job, status);
 }
 
+void job_fit(const struct child_voice *voice, const void *what)
+{
+    static const struct named probes[] = { { "fit", probe_plain_fit } };
+    struct probe_job job;
+    enum plm_status status = run_probes(&job, voice, what, probes, 1);
+
+    probe_end(&job, status);
+}
+
 void job_libraries(const struct child_voice *voice, const void *what)
 {
     static const struct named probes[] = { { "libraries", probe_libraries } };

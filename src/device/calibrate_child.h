@@ -25,6 +25,7 @@ void probe_end(struct probe_job *job, enum plm_status status);
 child_job job_context;
 
 child_job job_memory;
+child_job job_fit; /* the last of job_memory's probes alone */
 child_job job_libraries, job_matmul, job_speed;
 
 /* says what NVML tells before there is a context of ours; fails where there is no NVML */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """test_truth.py: each probe finds what the double was told to be."""
 import pathlib
+import re
 import sys
 import unittest
 
@@ -175,6 +176,25 @@ class Truth(unittest.TestCase):
         self.assertEqual(done.status, 0, done.err)
         self.assertTrue(any('other processes' in s for s in done.report['skipped']), done.report['skipped'])
         self.assertEqual(double.left(), [])
+
+    def test_what_others_take_or_give_back_for_good_is_no_residual(self):
+        """Also between two probes, where nothing is disturbed but what was known of others before."""
+        double = Double()
+        quiet = double.calibrate('--quick').report
+        calls = double.calls()['cudaMalloc']
+        for share in (0.05, 0.2, 0.4, 0.6, 0.9):
+            nth = int(share * calls)
+            for lines in ([f'others_at cudaMalloc {nth} 500MiB'], ['others_at cuInit 1 500MiB', f'others_at cudaMalloc {nth} 0']):
+                double.set(lines)
+                with self.subTest(lines=lines):
+                    done = double.calibrate('--quick')
+                    self.assertEqual(done.status, 0, done.err)
+                    fit = re.findall(r'residual: (\S+)}', double.profiles()[0].read_text())
+                    self.assertGreater(len(fit), 2)
+                    self.assertEqual(set(fit), {'0'})
+                    self.assertEqual(done.report['margin_bytes'], quiet['margin_bytes'])
+                    self.assertEqual(double.left(), [])
+                    self.assertEqual(double.run('devices', str(double.profiles()[0])).status, 0)
 
     # -------------------------------------------------------------- speed
 

@@ -93,6 +93,7 @@ struct plm_device {
     const char *uuid, *driver;  /* where it was measured; NULL for one that was not */
     plm_bytes margin;           /* from the residuals of the measurement; 0: none is known */
     const char *margin_reason;
+    const char *file; /* that it was read from */
 };
 
 enum plm_schedule {

@@ -1,5 +1,6 @@
 /* cli/cmd_devices.c - plimsoll devices: the built-in profiles, or one with its sources */
 #include "cli/answer.h"
+#include "cli/here.h"
 #include "cli/talk.h"
 
 static const struct column columns[] = {
@@ -44,7 +45,9 @@ static enum exit_status run(struct cli *cli)
     struct cell *cells;
 
     if (one) {
-        status = plm_device_find(cli->context, cli->arguments[0], &devices, &error);
+        status = here_asked(cli->arguments[0])
+                     ? here_find(cli, cli->arguments[0], &devices, &error)
+                     : plm_device_find(cli->context, cli->arguments[0], &devices, &error);
     } else {
         struct plm_device_list list;
 
@@ -75,7 +78,7 @@ const struct command cmd_devices = {
     .help = "the GPUs that are known by name, or one with its sources",
     .about =
         "List the built-in device profiles: total memory as CUDA reports it, what a CUDA context takes, SMs and compute capability. "
-        "With a DEVICE (a name or a profile's file): where its numbers come from.",
+        "With a DEVICE (a name, a profile's file, or local: the profile of the GPU here): where its numbers come from.",
     .most = 1,
     .run = run,
 };

@@ -12,7 +12,6 @@
 #include "base/units.h"
 #include "cli/answer.h"
 #include "cli/clock.h"
-#include "cli/folders.h"
 #include "cli/here.h"
 #include "cli/load.h"
 #include "cli/talk.h"
@@ -334,16 +333,11 @@ static enum plm_status verify(struct verifying *v, struct plm_error *reterr)
 /* ------------------------------------------------------------------ keeping it */
 
 /* profile_path() - the file of the profile, when it was measured on this GPU; otherwise NULL */
-static const char *profile_path(struct verifying *v)
+static const char *profile_path(const struct verifying *v)
 {
     const struct plm_device *device = v->strategy.device;
-    const char *folder = folders_profiles(&v->cli->arena);
-    struct buf path = { .arena = &v->cli->arena };
 
-    if (!folder || !device->uuid || strcmp(device->uuid, v->gpu.uuid) != 0)
-        return NULL;
-    buf_printf(&path, "%s/%s.yaml", folder, device->name);
-    return buf_string(&path);
+    return device->uuid && strcmp(device->uuid, v->gpu.uuid) == 0 ? device->file : NULL;
 }
 
 static enum plm_status keep(struct verifying *v,

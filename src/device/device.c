@@ -175,6 +175,7 @@ enum plm_status device_load_file(const char *path,
         .source = profile.total_source,
         .context_source = profile.context_source,
         .calibrated = profile.calibrated != NULL,
+        .file = file,
     };
     if (profile.verified && !profile.measured)
         return plm_fail_at(reterr, PLM_E_SYNTAX, place_of(root, "verified"),

@@ -186,8 +186,11 @@ static void kept(const struct verify_report *report, struct layout *layout)
         return; /* nothing was found out */
     buf_char(layout->out, '\n');
     if (!report->profile) {
-        buf_text(&text,
-                 "Not kept: the GPU has no calibrated profile; 'plimsoll calibrate' makes one");
+        buf_printf(
+            &text,
+            "Not kept: %s was not measured on this GPU; 'plimsoll calibrate' makes a profile "
+            "that was, and --device local takes it",
+            report->device);
     } else {
         buf_printf(&text, "Kept in %s; ", report->profile);
         if (report->margin == report->margin_before)

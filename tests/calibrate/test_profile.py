@@ -32,6 +32,7 @@ class Profile(unittest.TestCase):
         [mine] = [d for d in listed['devices'] if d['name'] == self.report['name']]
         self.assertEqual(mine['total_bytes'], 8 * GiB)
         self.assertEqual(mine['context_bytes'], self.report['context_bytes'] + self.report['libraries_bytes'])
+        self.assertEqual(json.loads(self.double.run('devices', 'local', '--json').out)['devices'], [mine])
 
     def test_plan_and_estimate_use_it(self):
         for device in (self.report['name'], str(self.path), 'local', 'local:0'):

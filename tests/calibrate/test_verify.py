@@ -307,6 +307,21 @@ class Verify(unittest.TestCase):
         self.assertEqual(done.status, 2)
         self.assertIn('no batch is safe', done.err)
 
+    def test_a_profile_that_is_elsewhere_is_the_one_that_keeps_it(self):
+        """As `calibrate -o FILE` leaves one; whatever is in the usual folder is another."""
+        double = self.calibrated()
+        own = double.folder / 'own.yaml'
+        own.write_text(self.before)
+        for there in (True, False):
+            done = self.play(double, '--device', str(own))
+            self.assertPlayed(done, 'holds', 0)
+            self.assertEqual(done.report['profile'], str(own))
+            self.assertEqual(own.read_text().count('batch: 16, holds: true'), 1 if there else 2)
+            if there:
+                self.assertEqual(self.profile.read_text(), self.before)
+                self.profile.unlink()
+            self.assertEqual(double.profiles(), [self.profile] if self.profile.exists() else [])
+
     def test_another_gpus_profile_is_left_alone(self):
         double = self.calibrated(uuid='ff' * 16)
         done = self.play(double, '--device', str(self.profile))
@@ -326,6 +341,7 @@ class Verify(unittest.TestCase):
         self.assertPlayed(done, 'holds', 0)
         self.assertEqual(done.report['device'], 't4')
         self.assertIsNone(done.report['profile'])
+        self.assertIn('Not kept: t4 was not measured on this GPU', double.run(*[a for a in PLAY if a != '--json']).out)
 
     def test_input_is_checked_before_the_gpu_is_asked(self):
         double = Double(devices=0)

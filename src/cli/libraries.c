@@ -22,8 +22,11 @@ static const char *const usual[] = {
     "/usr/lib64",
 };
 
-/* Where pip puts nvidia-cudnn-cu12 and -cu13, below an environment. */
-static const char in_environment[] = "/lib/python3*/site-packages/nvidia/cudnn/lib";
+/* Where pip puts nvidia-cudnn-cu12 and -cu13, below an environment; the second where Python is Debian's. */
+static const char *const in_environment[] = {
+    "/lib/python3*/site-packages/nvidia/cudnn/lib",
+    "/lib/python3*/dist-packages/nvidia/cudnn/lib",
+};
 
 struct search {
     struct plm_context *context;
@@ -53,11 +56,31 @@ static void add_environment(const struct search *s, const char *environment)
     if (!environment || !*environment)
         return;
     add_folder(s, join(s->arena, environment, "/lib"));
-    if (glob(join(s->arena, environment, in_environment), 0, NULL, &found) == 0) {
-        for (size_t i = 0; i < found.gl_pathc; i++)
-            add_folder(s, found.gl_pathv[i]);
+    for (size_t i = 0; i < sizeof in_environment / sizeof in_environment[0]; i++) {
+        if (glob(join(s->arena, environment, in_environment[i]), 0, NULL, &found) != 0)
+            continue;
+        for (size_t j = 0; j < found.gl_pathc; j++)
+            add_folder(s, found.gl_pathv[j]);
         globfree(&found);
     }
+}
+
+/* add_python() - the environment of the python3 that PATH names, active or not, and what a user has installed for it */
+static void add_python(const struct search *s)
+{
+    const char *list = getenv("PATH"), *home = getenv("HOME");
+
+    for (size_t length; list && *list; list += length + (list[length] == ':')) {
+        length = strcspn(list, ":");
+        const char *folder = arena_copy(s->arena, list, length);
+
+        if (*folder != '/' || access(join(s->arena, folder, "/python3"), X_OK) != 0)
+            continue;
+        add_environment(s, join(s->arena, folder, "/.."));
+        break;
+    }
+    if (home && *home == '/')
+        add_environment(s, join(s->arena, home, "/.local"));
 }
 
 static bool is_folder(const char *path)
@@ -97,6 +120,7 @@ static void add_found(const struct search *s)
     add_listed(s, getenv("LD_LIBRARY_PATH"), add_folder);
     add_environment(s, getenv("VIRTUAL_ENV"));
     add_environment(s, getenv("CONDA_PREFIX"));
+    add_python(s);
     for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
         add_folder(s, usual[i]);
 }

@@ -387,6 +387,8 @@ enum cudnn_source cudnn_ask(struct cudnn_planner *planner,
         source = CUDNN_TABLE;
     else if (planner->library && !is_first(planner) && ask_library(planner, call, ret_workspaces))
         source = CUDNN_LIBRARY;
+    if (source == CUDNN_UNKNOWN && !planner->library && planner->owner->library_count > 0)
+        refuse(planner, planner->owner->libraries, &planner->owner->libraries->process);
     if (source == CUDNN_LIBRARY && planner->owner->recording &&
         ret_workspaces->blas != CUDNN_BLAS_LEFT_OUT)
         cudnn_answers_add(&planner->asked, call, ret_workspaces);

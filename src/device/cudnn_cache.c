@@ -3,7 +3,7 @@
  *
  *     forward f16 nhwc 32x64x56x56 128x64x3x3 pad 1x1 stride 2x2 dilation 1x1 = 25763856 18944 0 #2b7c0f5e
  *
- * After the "#" is the FNV-1a hash of what is before it.
+ * After the "#" is the FNV-1a hash of what is before it. The file of libraries' versions has that, too.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,17 +37,22 @@ static void write_mark(const char *text, size_t length, char mark[MARK_LENGTH + 
     snprintf(mark, MARK_LENGTH + 1, " #%08" PRIx32, hash);
 }
 
-/* read_line() - false when it is not what was written */
-static bool read_line(struct cudnn_answers *answers, const char *line, size_t length)
+/* has_mark() - is the line what was written? Its *length is then without the mark */
+static bool has_mark(const char *line, size_t *length)
 {
     char mark[MARK_LENGTH + 1];
 
-    if (length <= MARK_LENGTH)
+    if (*length <= MARK_LENGTH)
         return false;
-    length -= MARK_LENGTH;
-    write_mark(line, length, mark);
-    return memcmp(line + length, mark, MARK_LENGTH) == 0 &&
-           cudnn_answers_read(answers, line, length);
+    *length -= MARK_LENGTH;
+    write_mark(line, *length, mark);
+    return memcmp(line + *length, mark, MARK_LENGTH) == 0;
+}
+
+/* read_line() - false when it is not what was written */
+static bool read_line(struct cudnn_answers *answers, const char *line, size_t length)
+{
+    return has_mark(line, &length) && cudnn_answers_read(answers, line, length);
 }
 
 /* read_lines() - of the whole file but its first line: the number of the first that is none; 0: all are */
@@ -180,7 +185,7 @@ void cudnn_cache_keep(struct cudnn_cache *cache,
 
 /* ------------------------------------------------------------------ versions */
 
-/* version_line() - what is kept of a library: its file by name, size and time, and behind that its version */
+/* version_line() - what is kept of a library: its file by name, size and time; behind that are its version and the mark */
 static bool version_line(const char *path, struct buf *line)
 {
     struct stat info;
@@ -211,10 +216,12 @@ int cudnn_cache_version(const char *folder, const char *path, struct arena *aren
         file_read(versions_path(folder, arena), VERSIONS_BYTES_MAX, arena, &text, &length, NULL) !=
             PLM_OK)
         return 0;
-    for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
-        if (strncmp(text, buf_string(&line), line.length) == 0 &&
+    for (; *text; text += strcspn(text, "\n"), text += *text == '\n') {
+        length = strcspn(text, "\n");
+        if (strncmp(text, buf_string(&line), line.length) == 0 && has_mark(text, &length) &&
             sscanf(text + line.length, "%6d", &version) == 1 && version > 0)
             return version;
+    }
     return 0;
 }
 
@@ -224,10 +231,13 @@ void cudnn_cache_keep_version(const char *folder,
                               struct arena *arena)
 {
     struct buf line = { .arena = arena };
+    char mark[MARK_LENGTH + 1];
 
     if (!folder || !version_line(path, &line))
         return;
-    buf_printf(&line, "%d\n", version);
+    buf_printf(&line, "%d", version);
+    write_mark(buf_string(&line), line.length, mark);
+    buf_printf(&line, "%s\n", mark);
     make_folder(folder);
     int file = open(versions_path(folder, arena), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
 

@@ -418,6 +418,10 @@ status 2 estimate mlp --cudnn ''
 says "--cudnn: needs auto|off|PATH, not nothing"
 status 0 estimate resnet18 --batch 3 --steps 1 --cudnn "$plimsoll"
 says "cuDNN's workspaces were not asked for: $plimsoll: "
+PLIMSOLL_CUDNN="no/such/library:$plimsoll"
+status 0 estimate resnet18 --batch 3 --steps 1
+says "cuDNN's workspaces were not asked for: no/such/library: "
+PLIMSOLL_CUDNN=off
 status 0 estimate resnet18 --batch 32 --steps 1 --device a100-80 --cudnn off
 prints "cuDNN's workspaces are from the table of cuDNN 9.26 for this device."
 status 2 calibrate --cudnn resnet18

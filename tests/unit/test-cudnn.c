@@ -516,6 +516,30 @@ static void another_version_has_another_cache(void **state)
     remove_all(folder);
 }
 
+static void a_version_that_was_edited_is_asked_again(void **state)
+{
+    char folder[32], path[64], versions[1024] = "", text[CUDNN_LINE_MAX];
+
+    folder_new(folder);
+    settle("640 0", NULL, NULL);
+    assert_int_equal(ask_once(TEST_CUDNN, false, folder, NULL, text), CUDNN_LIBRARY);
+    snprintf(path, sizeof path, "%s/cudnn-libraries.txt", folder);
+    FILE *file = fopen(path, "r");
+
+    assert_non_null(file);
+    assert_true(fread(versions, 1, sizeof versions - 1, file) > 0);
+    fclose(file);
+    char *version = strstr(versions, " = 92600 #");
+
+    assert_non_null(version);
+    memcpy(version, " = 92700", 8);
+    write_file(folder, "cudnn-libraries.txt", versions);
+    settle("320 0", NULL, NULL);
+    assert_int_equal(ask_once(TEST_CUDNN, false, folder, NULL, text), CUDNN_LIBRARY);
+    assert_string_equal(text, " 640 0"); /* the cache of the version that it has */
+    remove_all(folder);
+}
+
 static void no_place_for_a_cache_is_no_error(void **state)
 {
     char text[CUDNN_LINE_MAX];
@@ -890,6 +914,7 @@ int main(void)
         cmocka_unit_test(an_answer_that_was_edited_is_not_believed),
         cmocka_unit_test(each_device_is_asked_in_a_process_of_its_own),
         cmocka_unit_test(another_version_has_another_cache),
+        cmocka_unit_test(a_version_that_was_edited_is_asked_again),
         cmocka_unit_test(no_place_for_a_cache_is_no_error),
         cmocka_unit_test(the_framework_s_library_comes_before_the_table_and_another_after_it),
         cmocka_unit_test(what_makes_the_table_asks_any_library_first),

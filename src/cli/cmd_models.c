@@ -89,7 +89,7 @@ static void heading(const struct plm_model_info *info, struct buf *out)
 
     buf_printf(out, "%s: ", info->name);
     layout_wrap(&layout, info->about ? info->about : "", strlen(info->name) + 2, 2);
-    if (info->source) {
+    if (info->source && *info->source) {
         buf_text(out, "source: ");
         layout_wrap(&layout, info->source, 8, 2);
     }

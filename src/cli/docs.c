@@ -95,7 +95,7 @@ static void scd_operators(struct buf *out)
         if (op->least == op->most)
             buf_printf(out, "; %d input%s\n", op->least, op->least == 1 ? "" : "s");
         else if (op->most < 0 || op->most > 64)
-            buf_printf(out, "; %d inputs or more\n", op->least);
+            buf_printf(out, "; %d input%s or more\n", op->least, op->least == 1 ? "" : "s");
         else
             buf_printf(out, "; %d to %d inputs\n", op->least, op->most);
         for (size_t j = 0; j < attribute_count; j++)

@@ -43,6 +43,16 @@ if '@scd:operators@' not in read('man/plimsoll-model.5.scd').splitlines():
 keys = re.findall(r'(?:FIELD\(|\.key = ")(\w+)', read('src/device/device.c').split('device_fields[] = {')[1].split('};')[0])
 page = read('man/plimsoll-device.5.scd').replace('\\_', '_')
 bad += [f'man/plimsoll-device.5.scd: no {key}' for key in keys if f'*{key}*' not in page]
+# The keys of a model file's nodes and the element types, too.
+page = read('man/plimsoll-model.5.scd').replace('\\_', '_')
+keys = re.findall(r'^KEY\([^"]*"(\w+)"', read('src/model/node_keys.def'), re.M)
+nodes = page.split('## Nodes')[1].split('\n## ')[0]
+bad += [f'man/plimsoll-model.5.scd: no {key} under Nodes' for key in keys if f'*{key}*' not in nodes]
+types = re.findall(r'^DTYPE\(\w+, (\w+)', read('src/opdef/dtypes.def'), re.M)
+named = page.split('## Types')[1].split('\n## ')[0]
+bad += [f'man/plimsoll-model.5.scd: no {name} under Types' for name in types if not re.search(rf'\b{name}\b', named)]
+if not keys or not types:
+    bad.append('node_keys.def, dtypes.def: nothing was found in them')
 # The README's two commands; the second is what .ci/run calls.
 readme = read('README.md')
 if len(readme.splitlines()) > 150:

@@ -30,18 +30,6 @@ static bool is_16_bit(enum plm_precision precision)
     return precision == PLM_PRECISION_BF16 || precision == PLM_PRECISION_FP16;
 }
 
-/* remedy_for_pipeline() - what is in flight: fewer micro-batches, smaller ones, or less of each */
-static const char *remedy_for_pipeline(const struct plm_strategy *s, bool checkpoints_help)
-{
-    if (s->parallel.schedule != PLM_SCHEDULE_1F1B)
-        return "--schedule 1f1b (fewer micro-batches in flight), or a smaller batch with more "
-               "--microbatches";
-    if (checkpoints_help)
-        return "--checkpoint full (recomputes activations), another --pp-split, or a smaller batch "
-               "with more --microbatches";
-    return "another --pp-split, or a smaller batch with more --microbatches";
-}
-
 /* struct holding - activations alive at the peak within a marked place, or within all that share its parameters and so its path */
 struct holding {
     uint64_t places;
@@ -119,26 +107,51 @@ static bool checkpoints_help(struct simulation *sim, plm_bytes activations)
            recomputable(sim) > activations / NOTEWORTHY;
 }
 
-static const char *remedy_for_activations(struct simulation *sim, plm_bytes activations)
+/* computes_in_fp32() - under FSDP in the type in which parameters are gathered */
+static bool computes_in_fp32(const struct plm_strategy *s)
+{
+    return s->precision == PLM_PRECISION_FP32 && (s->parallel.param_dtype == PLM_REDUCED_DEFAULT ||
+                                                  s->parallel.param_dtype == PLM_REDUCED_FP32);
+}
+
+/* less_for_each() - what is left when the rest is done: a smaller batch, and of one sample a shorter one */
+static const char *less_for_each(const struct simulation *sim)
 {
     const struct plm_strategy *s = &sim->strategy;
 
-    if (s->eval)
+    if (sim->graph->batch == 1)
+        return sim->graph->seq > 1 ? "a shorter --seq" : "a larger device";
+    if (s->eval || s->parallel.megatron > 0)
         return "a smaller batch";
-    if (s->parallel.megatron > 0 && s->parallel.recompute != PLM_RECOMPUTE_FULL)
-        return s->parallel.tp > 1 && !s->parallel.sequence_parallel
-                   ? "--sequence-parallel, --recompute full (recomputes activations), or a smaller "
-                     "batch"
-                   : "--recompute full (recomputes activations), or a smaller batch";
-    if (s->parallel.megatron > 0)
-        return "a smaller batch";
-    if (s->parallel.pp > 1)
-        return remedy_for_pipeline(s, checkpoints_help(sim, activations));
-    if (checkpoints_help(sim, activations))
-        return "--checkpoint full (recomputes activations), or a smaller batch with --accumulate";
-    if (s->precision == PLM_PRECISION_FP32)
-        return "--precision bf16 or amp-bf16, or a smaller batch with --accumulate";
-    return "a smaller batch with --accumulate";
+    return s->parallel.pp > 1 ? "a smaller batch with more --microbatches"
+                              : "a smaller batch with --accumulate";
+}
+
+static const char *remedy_for_activations(struct simulation *sim, plm_bytes activations)
+{
+    const struct plm_strategy *s = &sim->strategy;
+    const struct plm_parallel *p = &s->parallel;
+    const char *remedies[4];
+    size_t count = 0;
+    struct buf buf = { .arena = &sim->arena };
+
+    if (p->megatron > 0 && p->recompute != PLM_RECOMPUTE_FULL && !s->eval) {
+        if (p->tp > 1 && !p->sequence_parallel)
+            remedies[count++] = "--sequence-parallel";
+        remedies[count++] = "--recompute full (recomputes activations)";
+    }
+    if (p->megatron == 0 && p->pp > 1 && p->schedule != PLM_SCHEDULE_1F1B)
+        remedies[count++] = "--schedule 1f1b (fewer micro-batches in flight)";
+    else if (p->megatron == 0 && !s->eval && checkpoints_help(sim, activations))
+        remedies[count++] = "--checkpoint full (recomputes activations)";
+    else if (p->megatron == 0 && p->pp <= 1 && !s->eval && computes_in_fp32(s))
+        remedies[count++] = "--precision bf16 or amp-bf16";
+    if (p->megatron == 0 && p->pp > 1 && p->schedule == PLM_SCHEDULE_1F1B)
+        remedies[count++] = "another --pp-split";
+    remedies[count++] = less_for_each(sim);
+    for (size_t i = 0; i < count; i++)
+        buf_printf(&buf, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : ", or ", remedies[i]);
+    return buf_string(&buf);
 }
 
 /* is_split() - do ranks share parameters or states out? Then an optimizer is chosen for other reasons, and some are refused */
@@ -167,6 +180,8 @@ static const char *remedy_for_states(const struct simulation *sim)
 
     if (is_split(&s->parallel))
         return remedy_for_split_states(s);
+    if (s->parallel.ddp > 1)
+        return "--fsdp in place of DistributedDataParallel (shares weights, gradients and states out)";
     if (s->optimizer == PLM_OPTIMIZER_ADAMW || s->optimizer == PLM_OPTIMIZER_ADAM)
         return "--optimizer adamw-8bit or adafactor (smaller states)";
     if (!is_16_bit(s->precision))

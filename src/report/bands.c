@@ -9,14 +9,31 @@
 #include "base/num.h"
 #include "report/bands.h"
 
-const char *bands_colour(size_t band)
+const char *bands_colour(const char *name)
 {
-    static const char *const colours[] = {
-        "#3b6fb6", "#59a5d8", "#7a5ab5", "#e2844a", "#d9b44a", "#4f9d69", "#c4546b", "#8c8c8c",
-        "#2f8f9d", "#b07aa1", "#9c755f", "#6b8e23", "#d37295", "#5c6bc0", "#a0a000", "#bab0ac",
+    static const struct {
+        const char *name, *colour;
+    } known[] = {
+        { "parameters", "#3b6fb6" },
+        { "buffers", "#59a5d8" },
+        { "inputs", "#e2844a" },
+        { "activations", "#c4546b" },
+        { "gradients", "#b07aa1" },
+        { "activation gradients", "#2f8f9d" },
+        { "optimizer states", "#7a5ab5" },
+        { "temporaries", "#4f9d69" },
+        { "library workspaces", "#9c755f" },
+        { "communication", "#d9b44a" },
+        /* what a comparison adds */
+        { "rounding of blocks", "#6b8e23" },
+        { "cached by the allocator", "#c9ccd1" },
+        { "context and NCCL", "#7f858d" },
     };
 
-    return colours[band % (sizeof colours / sizeof *colours)];
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].name, name) == 0)
+            return known[i].colour;
+    return "#bab0ac";
 }
 
 static size_t find_band(struct bands *bands, const char *name)

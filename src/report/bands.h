@@ -35,7 +35,7 @@ const struct bands *bands_make(const struct plm_timeline *timeline,
                                size_t column_limit,
                                struct arena *arena);
 
-/* bands_colour() - of a band, as "#rrggbb" */
-const char *bands_colour(size_t band);
+/* bands_colour() - of a category, as "#rrggbb": the same in every picture */
+const char *bands_colour(const char *name);
 
 #endif

@@ -123,7 +123,7 @@ static void draw_bar(struct chart *chart, size_t row, const struct plm_result *r
             continue;
         buf_printf(chart->out,
                    "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" fill=\"%s\"><title>",
-                   from, y, to - from, BAR, bands_colour(i));
+                   from, y, to - from, BAR, bands_colour(chart->parts[i]));
         svg_text(chart->out, chart->parts[i]);
         buf_printf(chart->out, ": %s</title></rect>\n", units_format_bytes(parts[i], bytes));
     }
@@ -198,7 +198,7 @@ static double draw_legend(const struct chart *chart)
         buf_printf(chart->out,
                    "<rect x=\"%d\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>"
                    "<text x=\"%d\" y=\"%.1f\">",
-                   x, y - 10, bands_colour(i), x + 18, y);
+                   x, y - 10, bands_colour(chart->parts[i]), x + 18, y);
         svg_text(chart->out, chart->parts[i]);
         buf_text(chart->out, "</text>\n");
     }

@@ -1,6 +1,8 @@
-/* report/timeline.c - which format a file's name asks for */
+/* report/timeline.c - which format a file's name asks for, and what several of them say */
 #include <string.h>
 
+#include "base/units.h"
+#include "report/text.h"
 #include "report/timeline.h"
 
 const char timeline_endings[] = ".svg, .html, .json, .pickle";
@@ -26,4 +28,15 @@ timeline_writer *timeline_writer_for(const char *path)
             return writers[i].write;
     }
     return NULL;
+}
+
+const char *timeline_failure(const struct plm_result *result, struct arena *arena)
+{
+    struct buf text = { .arena = arena };
+    char bytes[UNITS_TEXT];
+
+    buf_text(&text, "out of memory in ");
+    text_place(&text, result->failure.phase, result->failure.step, result->failure.op, NULL);
+    buf_printf(&text, ", which asked for %s", units_format_bytes(result->failure.request, bytes));
+    return buf_string(&text);
 }

@@ -26,6 +26,9 @@ timeline_writer
 /* timeline_writer_for() - by the end of a file's name; NULL when it is none of timeline_endings */
 timeline_writer *timeline_writer_for(const char *path);
 
+/* timeline_failure() - of a run that is out of memory: where, and what it asked for */
+const char *timeline_failure(const struct plm_result *result, struct arena *arena);
+
 extern const char timeline_endings[]; /* ".svg, .html, .json, .pickle" */
 
 #endif

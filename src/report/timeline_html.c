@@ -145,7 +145,7 @@ static void write_bands(struct page *page)
     for (size_t i = 0; i < page->bands->count; i++) {
         json_open(json, '[');
         json_string(json, page->bands->names[i]);
-        json_string(json, bands_colour(i));
+        json_string(json, bands_colour(page->bands->names[i]));
         json_close(json, ']');
     }
     json_close(json, ']');
@@ -178,6 +178,8 @@ static void write_data(struct page *page)
     json_field_uint(json, "allocated", r->peak.allocated);
     json_field_uint(json, "reserved", r->peak.reserved);
     json_field_uint(json, "least", page->least);
+    json_field_string(json, "failure",
+                      r->out_of_memory ? timeline_failure(r, json->out->arena) : "");
     write_bands(page);
     write_phases(page);
     write_columns(page);

@@ -190,7 +190,7 @@ const char timeline_page_tail[] =
     "\n"
     "document.title = document.getElementById('title').textContent =\n"
     "  D.model + ', batch ' + D.batch + (D.seq > 0 ? ', seq ' + D.seq : '');\n"
-    "document.getElementById('about').textContent = bytes(D.allocated) + ' allocated and ' + bytes(D.reserved) +\n"
+    "document.getElementById('about').textContent = (D.failure && D.failure + '; ') + bytes(D.allocated) + ' allocated and ' + bytes(D.reserved) +\n"
     "  ' reserved at most (the dark line), ' + LIVES + ' tensors one by one, those below ' + bytes(D.least) + ' together';\n"
     "for (let b = BANDS - 1; b >= 0; b--) {\n"
     "  const span = document.createElement('span'), box = document.createElement('i');\n"

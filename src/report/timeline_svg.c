@@ -76,7 +76,7 @@ static void draw_areas(const struct picture *picture)
     char bytes[UNITS_TEXT];
 
     for (size_t i = bands->count; i-- > 0;) {
-        buf_printf(picture->out, "<path fill=\"%s\" d=\"", bands_colour(i));
+        buf_printf(picture->out, "<path fill=\"%s\" d=\"", bands_colour(bands->names[i]));
         edge(picture, stacked, i);
         buf_printf(picture->out, "V%dH%dZ\"><title>", BOTTOM, LEFT);
         svg_text(picture->out, bands->names[i]);
@@ -162,7 +162,7 @@ static void draw_legend(const struct picture *picture)
         buf_printf(picture->out,
                    "<rect x=\"%d\" y=\"%d\" width=\"12\" height=\"12\" fill=\"%s\"/>"
                    "<text x=\"%d\" y=\"%d\">",
-                   RIGHT + 20, y - 10, bands_colour(i), RIGHT + 38, y);
+                   RIGHT + 20, y - 10, bands_colour(bands->names[i]), RIGHT + 38, y);
         svg_text(picture->out, bands->names[i]);
         buf_printf(picture->out, "</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>\n",
                    WIDTH - 12, y, units_format_bytes(bands->peak.bytes[i], bytes));
@@ -185,10 +185,14 @@ static void draw_title(const struct picture *picture)
     buf_printf(picture->out, ", batch %lld", (long long)r->batch);
     if (r->seq > 0)
         buf_printf(picture->out, ", seq %lld", (long long)r->seq);
+    buf_printf(picture->out, "</text>\n<text x=\"%d\" y=\"48\">", LEFT);
+    if (r->out_of_memory)
+        buf_printf(picture->out, "<tspan class=\"ct\">%s</tspan>; ",
+                   timeline_failure(r, picture->out->arena));
     buf_printf(picture->out,
-               "</text>\n<text x=\"%d\" y=\"48\">%s allocated and %s reserved at most; the "
-               "horizontal axis counts allocations and frees, not time</text>\n",
-               LEFT, units_format_bytes(r->peak.allocated, allocated),
+               "%s allocated and %s reserved at most; the horizontal axis counts allocations and "
+               "frees, not time</text>\n",
+               units_format_bytes(r->peak.allocated, allocated),
                units_format_bytes(r->peak.reserved, reserved_text));
 }
 

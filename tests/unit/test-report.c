@@ -1,6 +1,8 @@
 /* test-report.c - the reports of one invented result, letter for letter */
 #include <string.h>
 
+#include "plan/estimate.h"
+#include "report/bands.h"
 #include "report/phases.h"
 #include "report/report.h"
 #include "report/timeline.h"
@@ -695,6 +697,40 @@ static void timelines_are_written_for_every_ending(void **state)
     arena_finish(&arena);
 }
 
+static void a_timeline_says_where_memory_ran_out(void **state)
+{
+    static const struct plm_timeline timeline = { .phases = phases };
+    struct plm_result failed = fits;
+    struct timeline_report report = { &timeline, &failed };
+    struct arena arena = { 0 };
+    struct buf svg = { .arena = &arena }, html = { .arena = &arena }, fit = { .arena = &arena };
+
+    timeline_write_svg(&report, &fit);
+    assert_null(strstr(buf_string(&fit), "out of memory"));
+    failed.out_of_memory = true;
+    failed.failure.phase = "forward";
+    failed.failure.step = 0;
+    failed.failure.op = "mul";
+    failed.failure.request = 2048;
+    timeline_write_svg(&report, &svg);
+    assert_non_null(strstr(buf_string(&svg),
+                           "out of memory in forward of step 0, in mul, which asked for 2.00 KiB"));
+    timeline_write_html(&report, &html);
+    assert_non_null(strstr(buf_string(&html), "\"failure\":\"out of memory in forward of step 0"));
+    arena_finish(&arena);
+}
+
+static void every_category_has_a_colour_of_its_own(void **state)
+{
+    for (int i = 0; i < CATEGORY_COUNT; i++) {
+        assert_string_not_equal(bands_colour(category_name((enum category)i)),
+                                bands_colour("no such category"));
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(bands_colour(category_name((enum category)i)),
+                                    bands_colour(category_name((enum category)j)));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -710,6 +746,8 @@ int main(void)
         cmocka_unit_test(lists_are_aligned_and_quoted),
         cmocka_unit_test(steps_that_repeat_are_one),
         cmocka_unit_test(timelines_are_written_for_every_ending),
+        cmocka_unit_test(a_timeline_says_where_memory_ran_out),
+        cmocka_unit_test(every_category_has_a_colour_of_its_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

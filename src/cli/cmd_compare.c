@@ -268,6 +268,24 @@ static void talk_growth(const struct comparing *c, const struct compare_row *row
     talk_note(buf_string(&text));
 }
 
+/* fail_unlike() - none of the strategies is in the baseline: why the first is not */
+static enum plm_status fail_unlike(struct comparing *c,
+                                   const struct plm_baseline_entry *entries,
+                                   size_t count,
+                                   struct plm_error *reterr)
+{
+    const char *key = NULL;
+
+    for (size_t i = 0; i < c->row_count && !key; i++)
+        if (c->rows[i].report.result)
+            key = growth_unlike(&c->rows[i].report, entries, count, &c->cli->arena);
+    return plm_fail(reterr, PLM_E_USAGE,
+                    "--baseline: none of these strategies is in '%.80s': model and options must be "
+                    "the same%s%.40s%s",
+                    c->cli->options.baseline, key ? ", and '" : "", key ? key : "",
+                    key ? "' is not" : "");
+}
+
 /* judge() - hold the rows against the baseline; *ret_grew when some peak has grown */
 static enum plm_status judge(struct comparing *c, bool *ret_grew, struct plm_error *reterr)
 {
@@ -294,12 +312,7 @@ static enum plm_status judge(struct comparing *c, bool *ret_grew, struct plm_err
             talk_growth(c, row);
         *ret_grew = *ret_grew || row->growth.grew;
     }
-    if (found > 0)
-        return PLM_OK;
-    return plm_fail(reterr, PLM_E_USAGE,
-                    "--baseline: none of these strategies is in '%.100s': model and options must "
-                    "be the same",
-                    options->baseline);
+    return found > 0 ? PLM_OK : fail_unlike(c, entries, count, reterr);
 }
 
 /* struct sorted - first those that finish, then those whose figures are what was reached, then those that were refused */

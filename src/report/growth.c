@@ -50,52 +50,75 @@ static bool has_item(const struct recipe_item *items, size_t count, const char *
     return false;
 }
 
-static bool same_settings(const struct plm_strategy *strategy,
-                          const struct plm_baseline_entry *entry,
-                          struct arena *arena)
-{
-    size_t count = 0;
+/* struct unlike - in how many options a strategy and an entry differ, and one of them */
+struct unlike {
+    size_t count;
+    const char *key;
+};
 
-    for (size_t i = 0; i < entry->recipe_count; i++)
-        count += strncmp(entry->recipe[i].name, "set.", 4) == 0;
-    if (count != strategy->setting_count)
-        return false;
-    for (size_t i = 0; i < count; i++) {
+static void differs(struct unlike *unlike, const char *key)
+{
+    if (unlike->count++ == 0)
+        unlike->key = key;
+}
+
+static bool has_setting(const struct plm_strategy *strategy, const char *name)
+{
+    for (size_t i = 0; i < strategy->setting_count; i++)
+        if (strcmp(strategy->settings[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static void compare_settings(const struct plm_strategy *strategy,
+                             const struct plm_baseline_entry *entry,
+                             struct arena *arena,
+                             struct unlike *unlike)
+{
+    for (size_t i = 0; i < strategy->setting_count; i++) {
         struct buf key = { .arena = arena };
 
         buf_printf(&key, "set.%s", strategy->settings[i].name);
         const char *value = find(entry, buf_string(&key));
 
         if (!value || strcmp(value, strategy->settings[i].value) != 0)
-            return false;
+            differs(unlike, buf_string(&key));
     }
-    return true;
+    for (size_t i = 0; i < entry->recipe_count; i++) {
+        const char *key = entry->recipe[i].name;
+
+        if (strncmp(key, "set.", 4) == 0 && !has_setting(strategy, key + 4))
+            differs(unlike, key);
+    }
 }
 
-static bool same(const struct report *report,
-                 const struct recipe_item *items,
-                 size_t item_count,
-                 const struct plm_baseline_entry *entry,
-                 struct arena *arena)
+static struct unlike compare_entry(const struct report *report,
+                                   const struct recipe_item *items,
+                                   size_t item_count,
+                                   const struct plm_baseline_entry *entry,
+                                   struct arena *arena)
 {
+    struct unlike unlike = { 0 };
+
     if (strcmp(entry->model, report->result->model) != 0)
-        return false;
+        differs(&unlike, "model");
     for (size_t i = 0; i < item_count; i++) {
         const char *value = find(entry, items[i].key);
 
         if (is_outcome(items[i].key))
             continue;
         if (value ? !value_is(&items[i], value) : items[i].kind != RECIPE_ABSENT && !items[i].usual)
-            return false;
+            differs(&unlike, items[i].key);
     }
     for (size_t i = 0; i < entry->recipe_count; i++) {
         const struct plm_setting *pair = &entry->recipe[i];
 
         if (strncmp(pair->name, "set.", 4) != 0 && !is_outcome(pair->name) &&
             strcmp(pair->value, "false") != 0 && !has_item(items, item_count, pair->name))
-            return false;
+            differs(&unlike, pair->name);
     }
-    return same_settings(report->strategy, entry, arena);
+    compare_settings(report->strategy, entry, arena, &unlike);
+    return unlike;
 }
 
 const struct plm_baseline_entry *growth_find(const struct report *report,
@@ -109,7 +132,7 @@ const struct plm_baseline_entry *growth_find(const struct report *report,
     const struct plm_baseline_entry *first = NULL;
 
     for (size_t i = 0; i < entry_count; i++) {
-        if (!same(report, items, count, &entries[i], arena))
+        if (compare_entry(report, items, count, &entries[i], arena).count > 0)
             continue;
         if (entries[i].capacity == report->result->capacity &&
             entries[i].context == report->result->context)
@@ -117,6 +140,24 @@ const struct plm_baseline_entry *growth_find(const struct report *report,
         first = first ? first : &entries[i];
     }
     return first;
+}
+
+const char *growth_unlike(const struct report *report,
+                          const struct plm_baseline_entry *entries,
+                          size_t entry_count,
+                          struct arena *arena)
+{
+    struct unlike least = { SIZE_MAX, NULL };
+    size_t count;
+    const struct recipe_item *items = recipe_items(report, arena, &count);
+
+    for (size_t i = 0; i < entry_count; i++) {
+        struct unlike unlike = compare_entry(report, items, count, &entries[i], arena);
+
+        if (unlike.count < least.count)
+            least = unlike;
+    }
+    return least.key;
 }
 
 static double share_of(plm_bytes from, plm_bytes to)

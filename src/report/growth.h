@@ -26,6 +26,12 @@ const struct plm_baseline_entry *growth_find(const struct report *report,
                                              size_t entry_count,
                                              struct arena *arena);
 
+/* growth_unlike() - where none is the same: an option (or "model") in which the most alike entry differs; NULL: no entries */
+const char *growth_unlike(const struct report *report,
+                          const struct plm_baseline_entry *entries,
+                          size_t entry_count,
+                          struct arena *arena);
+
 /*
  * growth_of() - the figure that has grown the most
  *

@@ -318,7 +318,12 @@ prints "same"
 status 1 compare mlp --batch 4 --baseline one-estimate.json --capacity 300MiB --context 0
 says "runs out of memory and did not before"
 status 2 compare mlp --batch 5 --baseline one-estimate.json
-says "none of these strategies is in 'one-estimate.json'"
+says "none of these strategies is in 'one-estimate.json': model and options must be the same, and 'batch' is not"
+status 2 compare mlp --batch 4 --set width=512 --baseline one-estimate.json
+says "and 'set.width' is not"
+status 0 estimate mlp --batch 4 --set width=512 --json -o set-estimate.json
+status 2 compare mlp --batch 4 --baseline set-estimate.json
+says "and 'set.width' is not"
 status 2 compare mlp --batch 4 --baseline missing.json
 status 2 compare mlp --batch 4 --baseline empty.yaml
 echo '{"schema_version": 2, "model": "mlp"}' >"$folder/later.json"

@@ -146,7 +146,7 @@ def main():
     parser.add_argument('--update', action='store_true')
     args = parser.parse_args()
     rows, asked, causes = load(), load('errors-cudnn.csv'), json.load(open(HERE / 'causes.json'))
-    tables = ['', '## Summary', '', *summary(rows), '', '## cuDNN asked', '', *summary(asked, {'cudnn': 'cuDNN asked'}), '', '## By workload', '', *workloads(rows), '',
+    tables = ['', '## Together', '', *short(rows, asked), '', '## Summary', '', *summary(rows), '', '## cuDNN asked', '', *summary(asked, {'cudnn': 'cuDNN asked'}), '', '## By workload', '', *workloads(rows), '',
               '## Smallest capacity that works', '', *capacity(rows), '', '## Cases that are not exact', '', *inexact(rows, causes), '', '## Cases that are not exact although cuDNN was asked', '',
               *inexact(asked, [c for c in causes if c['match'] != ' cudnn ']), '', '']
     good = True

@@ -87,9 +87,14 @@ static void heading(const struct plm_model_info *info, struct buf *out)
 
     struct layout layout = { .out = out };
 
-    buf_printf(out, "%s: ", info->name);
-    layout_wrap(&layout, info->about ? info->about : "", strlen(info->name) + 2, 2);
-    if (info->source && *info->source) {
+    buf_text(out, info->name);
+    if (info->about && info->about[0]) {
+        buf_text(out, ": ");
+        layout_wrap(&layout, info->about, strlen(info->name) + 2, 2);
+    } else {
+        buf_char(out, '\n');
+    }
+    if (info->source && info->source[0]) {
         buf_text(out, "source: ");
         layout_wrap(&layout, info->source, 8, 2);
     }

@@ -332,6 +332,16 @@ static const char *base_name(const char *file)
     return slash ? slash + 1 : file;
 }
 
+/* one_text() - @text, or @otherwise when there is none; without the line's end that YAML's ">" and "|" leave */
+static const char *one_text(struct loader *load, const char *text, const char *otherwise)
+{
+    size_t length = text ? strlen(text) : 0;
+
+    while (length > 0 && text[length - 1] == '\n')
+        length--;
+    return text ? arena_copy(load->arena, text, length) : otherwise;
+}
+
 static enum plm_status load_all(struct loader *load,
                                 const struct model_text *text,
                                 const struct model_finder *finder)
@@ -347,8 +357,8 @@ static enum plm_status load_all(struct loader *load,
     model->name = chain[0].model ? chain[0].model : base_name(text->file);
     model->about = model->origin = "";
     for (size_t i = count; i-- > 0;) {
-        model->about = chain[i].about ? chain[i].about : model->about;
-        model->origin = chain[i].source ? chain[i].source : model->origin;
+        model->about = one_text(load, chain[i].about, model->about);
+        model->origin = one_text(load, chain[i].source, model->origin);
     }
     status = load_defaults(load, chain, count);
     if (!status)

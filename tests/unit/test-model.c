@@ -304,6 +304,18 @@ static void a_model_can_extend_another(void **state)
     assert_line(f, "op dropout #3 net in=x as=x p:0.5 inplace:false");
 }
 
+static void a_folded_text_ends_with_its_last_word(void **state)
+{
+    struct fixture *f = *state;
+
+    load(
+        f,
+        "plimsoll: 1\nmodel: large\nextends: base\nsource: >\n  a file\n  of code\nabout: |\n  one\n\n",
+        NET("      - {as: x, call: inner, in: x, name: h}\n"));
+    assert_string_equal(f->model->origin, "a file of code");
+    assert_string_equal(f->model->about, "one");
+}
+
 static void building_leaves_the_model_as_it_was(void **state)
 {
     struct fixture *f = *state;
@@ -459,6 +471,7 @@ int main(void)
         TEST(values_are_scopes_lists_and_records),
         TEST(parameters_are_registered_in_the_order_given),
         TEST(a_model_can_extend_another),
+        TEST(a_folded_text_ends_with_its_last_word),
         TEST(building_leaves_the_model_as_it_was),
         TEST(a_config_json_fills_dims_and_options),
         TEST(what_a_config_json_lacks_is_what_its_class_takes),

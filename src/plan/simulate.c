@@ -44,10 +44,14 @@ static enum plm_status fail_outside(const struct simulation *sim, struct plm_err
 {
     char context[UNITS_TEXT], nccl[UNITS_TEXT], capacity[UNITS_TEXT];
 
-    return plm_fail(
-        reterr, PLM_E_USAGE, "the context of %s and NCCL's %s leave nothing of a capacity of %s",
-        units_format_bytes(sim->context, context), units_format_bytes(sim->nccl.usual, nccl),
-        units_format_bytes(sim->capacity, capacity));
+    units_format_bytes(sim->context, context);
+    units_format_bytes(sim->capacity, capacity);
+    if (sim->nccl.usual == 0)
+        return plm_fail(reterr, PLM_E_USAGE, "the context of %s leaves nothing of a capacity of %s",
+                        context, capacity);
+    return plm_fail(reterr, PLM_E_USAGE,
+                    "the context of %s and NCCL's %s leave nothing of a capacity of %s", context,
+                    units_format_bytes(sim->nccl.usual, nccl), capacity);
 }
 
 static enum plm_status set_surroundings(struct simulation *sim, struct plm_error *reterr)

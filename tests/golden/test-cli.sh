@@ -107,6 +107,8 @@ says "reserve: no device has more than 1PiB"
 status 0 plan gpt2 --device t4 --checkpoint auto --frozen "wpe|it's" --multiple-of 4
 prints "--checkpoint blocks="
 prints "--frozen 'wpe|it'\\''s'"
+status 2 estimate mlp --capacity 1GiB --context 2GiB
+says "the context of 2.00 GiB leaves nothing of a capacity of 1.00 GiB"
 status 1 estimate mlp --capacity 300MiB --minimum-capacity
 prints "minimum"
 status 2 estimate mlp --hsdp 9223372036854775807x9223372036854775807

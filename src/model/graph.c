@@ -200,6 +200,7 @@ static enum plm_status build_step(struct builder *b,
     step->tie = node->tie;
     step->shared = f->shared || node->share;
     step->shard = node->shard;
+    step->experts = node->experts;
     if (node->kind != STEP_SCOPE)
         status = check_bound(b, f, node->in, node->in_count, reach, node->at);
     if (!status && node->kind == STEP_OP)

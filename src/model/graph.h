@@ -52,6 +52,7 @@ struct graph_step {
     uint32_t repeat; /* steps of one `repeat:` share this number, from 1; 0 is none */
     uint32_t repeat_index, repeat_count;
     enum shard shard; /* STEP_OP: `tensor_parallel:` */
+    bool experts;     /* STEP_OP: `expert_parallel:` */
     struct source at;
 };
 

@@ -330,21 +330,6 @@ static enum plm_status load_shard(struct node_loader *n,
     return PLM_OK;
 }
 
-static enum plm_status load_experts(struct node_loader *n,
-                                    const struct yaml_node *yaml,
-                                    enum shard *ret)
-{
-    bool experts = false;
-    enum plm_status status = decode_bool(yaml, "expert_parallel", &experts, n->load->reterr);
-
-    if (!status && experts && n->fields.tensor_parallel)
-        status = plm_fail_at(n->load->reterr, PLM_E_SYNTAX, yaml->at,
-                             "expert_parallel and tensor_parallel exclude each other");
-    if (!status && experts)
-        *ret = SHARD_EXPERTS;
-    return status;
-}
-
 /* load_common() - what does not depend on the kind of node */
 static enum plm_status load_common(struct node_loader *n)
 {
@@ -365,7 +350,8 @@ static enum plm_status load_common(struct node_loader *n)
     if (!status && f->tensor_parallel)
         status = load_shard(n, f->tensor_parallel, &node->shard);
     if (!status && f->expert_parallel)
-        status = load_experts(n, f->expert_parallel, &node->shard);
+        status =
+            decode_bool(f->expert_parallel, "expert_parallel", &node->experts, n->load->reterr);
     if (!status && f->name)
         status = load_name(n->load, f->name, "'name'", NAME_PATH, &node->name);
     if (!status && f->tie)

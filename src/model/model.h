@@ -105,6 +105,7 @@ struct model_node {
     const struct expr *repeat, *start, *checkpoint, *wrap, *when; /* NULL where not given */
     bool share;
     enum shard shard;
+    bool experts;
     struct source at;
 };
 

@@ -47,7 +47,7 @@ enum attr_type {
  *
  * SHARD_SEQUENCE is not split; under sequence parallelism each rank has the gradient of its part of the sequence.
  */
-enum shard { SHARD_NONE, SHARD_COLUMN, SHARD_ROW, SHARD_SEQUENCE, SHARD_EXPERTS };
+enum shard { SHARD_NONE, SHARD_COLUMN, SHARD_ROW, SHARD_SEQUENCE };
 
 enum cast_policy { CAST_KEEP, CAST_LOWER, CAST_FP32, CAST_SET, CAST_WIDEST };
 

@@ -10,6 +10,8 @@
 #include "ops/ops.h"
 #include "ops/sort.h"
 
+enum { SORT_BLOCK = 4096 }; /* elements that one block sorts */
+
 /* value_selecting_reduction_backward(): zeros(sizes).scatter_(dim, indices, grad) */
 static void topk_apply(struct ghost *g,
                        struct node *n,
@@ -49,28 +51,53 @@ void op_topk(struct ghost *g, const struct op_args *args, struct tensor **ret)
     node_attach(n, ret[0]);
 }
 
+/*
+ * sort_rows() - sort_stable_kernel of many rows: within a block up to 4096 elements, from one range of positions for all;
+ * else by cub, of all rows at once and then by row, from positions of each
+ */
+static void sort_rows(struct ghost *g, struct tensor *x)
+{
+    bool long_rows = x->sizes[1] > SORT_BLOCK;
+    int64_t rows = long_rows ? x->sizes[0] : 1;
+    TENSOR_AUTO *range = tensor_new(g, DTYPE_INT64, 2, (int64_t[]){ rows, x->sizes[1] });
+
+    if (!long_rows)
+        return;
+    TENSOR_AUTO *order = tensor_new(g, DTYPE_INT64, x->dims, x->sizes);
+    {
+        TENSOR_AUTO *keys = tensor_like(g, x, x->dtype);
+    }
+    if (range && order)
+        ghost_scratch(g, sort_scratch(g, (uint64_t)tensor_numel(x), (uint64_t)rows - 1));
+}
+
 /* sort_stable_kernel: within a block up to 4096 elements, else by cub, from a range of positions */
 void op_sort(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
-    enum { BLOCK = 4096 };
     struct tensor *x = args->in[0];
 
     if (!x)
         return;
-    if (x->dims != 1 || x->dtype != DTYPE_INT64) {
+    if ((x->dims != 1 || x->dtype != DTYPE_INT64) &&
+        (x->dims != 2 || dtype_defs[x->dtype].floating)) {
         char text[TENSOR_TEXT];
 
-        ghost_fail(g, PLM_E_MODEL, "of %s %s; a list of int64 was expected",
+        ghost_fail(g, PLM_E_MODEL,
+                   "of %s %s; a list of int64, or a matrix of integers, was expected",
                    dtype_defs[x->dtype].name, tensor_text(x, text));
         return;
     }
     int64_t count = x->sizes[0];
 
-    ret[0] = tensor_new_sizes(g, DTYPE_INT64, count);
-    ret[1] = tensor_new_sizes(g, DTYPE_INT64, count);
+    ret[0] = tensor_like(g, x, x->dtype);
+    ret[1] = tensor_new(g, DTYPE_INT64, x->dims, x->sizes);
+    if (x->dims == 2) {
+        sort_rows(g, x);
+        return;
+    }
     TENSOR_AUTO *range = count > 1 ? tensor_new_sizes(g, DTYPE_INT64, count) : NULL;
 
-    if (range && count > BLOCK)
+    if (range && count > SORT_BLOCK)
         ghost_scratch(g, sort_scratch(g, (uint64_t)count, INT64_MAX));
 }
 

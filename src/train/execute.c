@@ -93,6 +93,15 @@ static void run_value_operator(struct run *run, const struct graph_step *step, s
         pool_free(&g->pool, in, step->in_count * sizeof *in);
 }
 
+/* pieces_of() - how many outputs come as one list; 0: each has a name */
+static uint32_t pieces_of(const struct graph_step *step)
+{
+    for (uint32_t i = 0; i < step->attr_count; i++)
+        if (step->attrs[i].key == KEY_PIECES && step->attrs[i].value.i > 0)
+            return (uint32_t)step->attrs[i].value.i;
+    return 0;
+}
+
 static void run_operator(struct run *run, const struct graph_step *step, struct value *frame)
 {
     struct ghost *g = &run->ghost;
@@ -104,10 +113,12 @@ static void run_operator(struct run *run, const struct graph_step *step, struct 
     }
     uint32_t in_count = gather(run, step, frame);
 
-    while (run->output_capacity < step->out_count)
+    uint32_t pieces = pieces_of(step), out_count = pieces > 0 ? pieces : step->out_count;
+
+    while (run->output_capacity < out_count)
         run->outputs = arena_grow(run->arena, run->outputs, &run->output_capacity,
                                   sizeof *run->outputs, alignof(struct tensor *));
-    for (uint32_t i = 0; i < step->out_count; i++)
+    for (uint32_t i = 0; i < out_count; i++)
         run->outputs[i] = NULL;
     if (g->halt)
         return;
@@ -115,7 +126,7 @@ static void run_operator(struct run *run, const struct graph_step *step, struct 
         .op = step->op,
         .in_count = in_count,
         .attr_count = step->attr_count,
-        .out_count = step->out_count,
+        .out_count = out_count,
         .in = run->inputs,
         .attrs = step->attrs,
         .owner = &run->owner.base,
@@ -133,7 +144,9 @@ static void run_operator(struct run *run, const struct graph_step *step, struct 
     op_call(g, &args, run->outputs);
     if (hooked)
         run->wrapper->after_operator(run, step, run->outputs);
-    for (uint32_t i = 0; i < step->out_count; i++)
+    if (pieces > 0)
+        bind(g, step, 0, frame, value_list(g, run->outputs, pieces));
+    for (uint32_t i = 0; pieces == 0 && i < step->out_count; i++)
         bind(g, step, i, frame, value_tensor(run->outputs[i]));
 }
 

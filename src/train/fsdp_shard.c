@@ -97,7 +97,7 @@ static void assign(struct fsdp *fsdp)
             continue;
         }
         arena_push(run->arena, state->params, state->param_count, state->param_capacity, p);
-        if (p.param->experts)
+        if (p.param->experts && run->strategy->parallel.ep > 1)
             share_experts(state);
     }
 }

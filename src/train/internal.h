@@ -37,6 +37,9 @@ void value_set(struct ghost *g, struct value *slot, struct value v);
 /* value_tensor() - @tensor, which is taken over, as a value */
 struct value value_tensor(struct tensor *tensor);
 
+/* value_list() - a list of tensors, which are taken over */
+struct value value_list(struct ghost *g, struct tensor **tensors, uint32_t count);
+
 /*
  * value_operator - one of the operators that work on values and not on tensors (list, append, …)
  *
@@ -127,6 +130,7 @@ struct run {
     struct leaf *leaves; /* [param_count] */
     size_t param_count, param_capacity, loaded_count;
     uint32_t (*owned)[OWNED_MOST]; /* [node_count]: which parameter is the node's i-th, from 1 */
+    struct value *held_by_modules; /* [node_count]: what each `keep` kept last */
     uint32_t *by_name; /* [by_name_count]: parameter of a name, from 1; while they are found */
     size_t by_name_count;
     struct module *modules; /* modules.h: the model itself */

@@ -34,7 +34,7 @@ static void to_device(struct run *run, size_t i)
 
 /*
  * Megatron makes its own layers' parameters on the device, in their type and this rank's part alone (layers.py). Modules of
- * torch.nn are made on the host in float32, moved as they are, and cast after that (Float16Module).
+ * torch.nn are made on the host in float32, moved as they are, and cast after that (Float16Module); a router's are cast first.
  */
 static void make_on_device(struct run *run, size_t i)
 {
@@ -52,7 +52,7 @@ static void to_device_float32(struct run *run, size_t i)
     struct param *p = &run->params[i];
     enum dtype dtype = p->dtype;
 
-    if (dtype_defs[dtype].floating)
+    if (dtype_defs[dtype].floating && !p->on_host)
         p->dtype = DTYPE_FLOAT32;
     to_device(run, i);
     p->dtype = dtype;

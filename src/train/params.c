@@ -69,7 +69,7 @@ struct tensor *param_shard(struct run *run, const struct param *param, enum dtyp
     memcpy(sizes, param->sizes, sizeof sizes);
     if (param->shard != SHARD_NONE)
         sizes[param->shard == SHARD_ROW] /= run->strategy->parallel.tp;
-    if (param->experts)
+    if (param->experts && run->strategy->parallel.ep > 1)
         sizes[0] /= run->strategy->parallel.ep;
     return tensor_new(&run->ghost, dtype, param->dims, sizes);
 }
@@ -115,10 +115,10 @@ static void whole_of_shard(struct run *run, enum shard shard, struct param *para
 /* all_experts() - an operator under expert parallelism names the sizes of this rank's experts */
 static void all_experts(struct run *run, struct param *param)
 {
-    if (run->strategy->parallel.ep <= 1 || param->dims == 0)
-        return;
-    param->experts = true;
-    if (!num_mul(param->sizes[0], run->strategy->parallel.ep, &param->sizes[0]))
+    int64_t ep = run->strategy->parallel.ep;
+
+    param->experts = param->dims > 0;
+    if (ep > 1 && param->experts && !num_mul(param->sizes[0], ep, &param->sizes[0]))
         ghost_fail(&run->ghost, PLM_E_RANGE, "a parameter is too large");
 }
 
@@ -130,6 +130,15 @@ static void add_tie(struct run *run, name_id module, name_id param)
             return;
     arena_push(run->arena, run->ties, run->tie_count, run->tie_capacity,
                ((struct tie){ module, param }));
+}
+
+/* is_from_host() - does `host: true` say that it comes with the rest of the model? */
+static bool is_from_host(const struct graph_step *step)
+{
+    for (uint32_t i = 0; i < step->attr_count; i++)
+        if (step->attrs[i].key == KEY_HOST)
+            return step->attrs[i].value.i != 0;
+    return false;
 }
 
 static struct tensor *register_parameter(const struct op_owner *base,
@@ -157,13 +166,14 @@ static struct tensor *register_parameter(const struct op_owner *base,
         return ghost_fail(g, PLM_E_MODEL, "an operator with parameters needs a name");
     if (dims > 0)
         memcpy(param.sizes, sizes, dims * sizeof *sizes);
-    param.on_device = step->op == OP_PARAMETER;
+    param.on_host = step->op == OP_PARAMETER && is_from_host(step);
+    param.on_device = step->op == OP_PARAMETER && !param.on_host;
     param.sequence = step->shard == SHARD_SEQUENCE;
-    if (step->shard == SHARD_EXPERTS)
-        all_experts(run, &param);
-    else if (run->strategy->parallel.tp > 1 && step->shard != SHARD_NONE && !param.sequence &&
-             (!step->tie || param.on_device))
+    if (run->strategy->parallel.tp > 1 && step->shard != SHARD_NONE && !param.sequence &&
+        (!step->tie || param.on_device))
         whole_of_shard(run, step->shard, &param);
+    if (step->experts)
+        all_experts(run, &param);
     uint32_t *number = slot_of_name(run, param.name);
 
     bool tied = step->tie && is_weight(name);
@@ -288,8 +298,12 @@ static void reorder(struct run *run)
 }
 
 /* forget() - what the mute forward left in the ghost: it is as new, but for the failure */
-static void forget(struct ghost *g, struct schedule *schedule)
+static void forget(struct run *run, struct schedule *schedule)
 {
+    struct ghost *g = &run->ghost;
+
+    for (uint32_t i = 0; i < run->graph->node_count; i++)
+        value_set(g, &run->held_by_modules[i], (struct value){ 0 });
     for (unsigned i = 0; i < GHOST_THREADS; i++) {
         tensor_drop(g->blas_workspace[i]);
         tensor_drop(g->lt_workspace[i]);
@@ -324,7 +338,7 @@ void params_return(struct run *run, struct schedule *schedule)
         tensor_drop(run->params[i].tensor);
         run->params[i].tensor = NULL;
     }
-    forget(&run->ghost, schedule);
+    forget(run, schedule);
 }
 
 /* check_ties() - each names a parameter that some operator has as its own */
@@ -358,6 +372,7 @@ enum plm_status params_find(struct run *run, struct plm_error *reterr)
 
     run->owned =
         arena_alloc(run->arena, run->graph->node_count, sizeof *run->owned, alignof(uint32_t));
+    run->held_by_modules = arena_array(run->arena, struct value, run->graph->node_count);
     run->owner.base.parameter = register_parameter;
     g->schedule = NULL;
     batch_make(run);
@@ -370,7 +385,7 @@ enum plm_status params_find(struct run *run, struct plm_error *reterr)
         tensor_drop(run->params[i].tensor);
         run->params[i].tensor = NULL;
     }
-    forget(g, schedule);
+    forget(run, schedule);
     run->owner.base.parameter = loaded_parameter;
     if (g->halt) {
         if (reterr)

@@ -22,9 +22,10 @@ struct param {
     struct tensor *tensor; /* the leaf, once loaded: what the optimizer sees */
     enum shard shard;      /* over the ranks of tensor parallelism; @sizes are those of the whole */
     bool on_device;        /* made by `op: parameter`: loaded as its shard */
-    bool experts;          /* shared out by expert parallelism; @sizes are those of the whole */
-    bool sequence;         /* each rank has the gradient of its part of the sequence */
-    bool tied;             /* named by some `tie:` */
+    bool on_host;          /* made by one with `host: true`: moved as it is, in its type */
+    bool experts;  /* which expert parallelism, if any, shares out; @sizes are those of the whole */
+    bool sequence; /* each rank has the gradient of its part of the sequence */
+    bool tied;     /* named by some `tie:` */
     const struct graph_step
         *tied_at;        /* the `tie:` that named it, as long as no operator has it as its own */
     struct tensor *used; /* what modules compute with, when a wrapper gives them another */

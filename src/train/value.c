@@ -92,6 +92,15 @@ static struct value make(struct ghost *g,
     return (struct value){ kind, { .object = o } };
 }
 
+struct value value_list(struct ghost *g, struct tensor **tensors, uint32_t count)
+{
+    struct value list = make(g, VALUE_LIST, &(struct graph_step){ 0 }, NULL);
+
+    for (uint32_t i = 0; i < count; i++)
+        object_push(g, list.as.object, value_tensor(tensors[i]));
+    return list;
+}
+
 static struct value make_list(struct ghost *g,
                               const struct graph_step *step,
                               const struct value *in)
@@ -198,8 +207,19 @@ static struct value alias(struct ghost *g, const struct graph_step *step, const 
     return value_ref(in[0]);
 }
 
+/* a ghost's run is found from it */
+static struct value keep(struct ghost *g, const struct graph_step *step, const struct value *in)
+{
+    struct run *run = (struct run *)g;
+
+    value_set(g, &run->held_by_modules[step->node], value_ref(in[0]));
+    return none;
+}
+
 value_operator *const value_operators[OP_COUNT] = {
-    [OP_LIST] = make_list, [OP_APPEND] = append, [OP_EXTEND] = extend,
-    [OP_POP] = pop,        [OP_ITEM] = item,     [OP_RECORD] = make_record,
-    [OP_FIELD] = field,    [OP_ALIAS] = alias,   [OP_CONTEXT_PARALLEL] = context_shard,
+    [OP_LIST] = make_list, [OP_APPEND] = append,
+    [OP_EXTEND] = extend,  [OP_POP] = pop,
+    [OP_ITEM] = item,      [OP_RECORD] = make_record,
+    [OP_FIELD] = field,    [OP_ALIAS] = alias,
+    [OP_KEEP] = keep,      [OP_CONTEXT_PARALLEL] = context_shard,
 };

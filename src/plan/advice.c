@@ -292,6 +292,16 @@ const char *estimate_advice(struct simulation *sim, const struct plm_result *res
     return buf_string(&buf);
 }
 
+/* has_op() - does a step of @body, or of what it calls, run @op? */
+static bool has_op(const struct graph_body *body, enum op_kind op)
+{
+    for (size_t i = 0; i < body->step_count; i++)
+        if ((body->steps[i].kind == STEP_OP && body->steps[i].op == op) ||
+            (body->steps[i].body && has_op(body->steps[i].body, op)))
+            return true;
+    return false;
+}
+
 void estimate_unverified(struct simulation *sim, struct plm_result *result)
 {
     const struct plm_strategy *s = &sim->strategy;
@@ -313,7 +323,9 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
         list[count++] = "megatron with adam-fused or adamw-fused (mirrors Transformer Engine)";
     if (s->parallel.megatron > 0 && s->clip_grad_norm > 0 && !s->assume_ghostgpu)
         list[count++] = "clip-grad-norm of megatron where the norm is above the limit";
-    if (s->parallel.pp > 1 && s->parallel.ep > 1 &&
+    if (s->parallel.megatron > 0 && has_op(sim->graph->main, OP_MASKED_SELECT))
+        list[count++] = "megatron with a mixture of experts without moe-capacity-factor";
+    if (s->parallel.pp > 1 && s->parallel.ep > 1 && s->parallel.megatron == 0 &&
         (s->parallel.tp > 1 || s->parallel.cp > 1 || s->parallel.hsdp_shard > 0))
         list[count++] = "pp together with ep and tp, cp or hsdp";
     if (s->parallel.pp > 1 && s->clip_grad_norm > 0 && s->parallel.megatron == 0)
@@ -323,7 +335,8 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
             "moe-capacity-factor: what sorting more than 4096 tokens of a rank takes for the while";
     if (s->parallel.ep > 1 && s->parallel.cpu_offload)
         list[count++] = "ep together with fsdp-cpu-offload";
-    if (s->parallel.ep > 1 && strcmp(sim->framework->name, "pytorch-2.15") != 0)
+    if (s->parallel.ep > 1 && s->parallel.megatron == 0 &&
+        strcmp(sim->framework->name, "pytorch-2.15") != 0)
         list[count++] = "ep under an older framework (fully_shard is that of pytorch-2.15)";
     if (s->parallel.cp > 1 && strcmp(sim->framework->name, "pytorch-2.15") != 0)
         list[count++] = "cp under an older framework (ring attention is that of pytorch-2.15)";

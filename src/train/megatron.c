@@ -75,6 +75,21 @@ static enum plm_status check_cuts(const struct run *run, struct plm_error *reter
     return PLM_OK;
 }
 
+/* check_mixture() - what MoELayer demands */
+static enum plm_status check_mixture(const struct run *run, bool mixture, struct plm_error *reterr)
+{
+    const struct plm_parallel *p = &run->strategy->parallel;
+
+    if (!mixture && p->ep > 1)
+        return refuse("ep", "the model marks no parameter with 'expert_parallel'", reterr);
+    if (!mixture && p->moe_capacity_factor > 0)
+        return refuse("moe-capacity-factor", "the model has no experts", reterr);
+    if (mixture && p->tp > 1 && !p->sequence_parallel)
+        return refuse("tp", "Megatron trains a mixture of experts with --sequence-parallel only",
+                      reterr);
+    return PLM_OK;
+}
+
 static enum plm_status create(struct run *run, struct plm_error *reterr)
 {
     const struct plm_parallel *p = &run->strategy->parallel;
@@ -86,9 +101,17 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
         status = refuse("sequence-parallel", "needs several ranks of --tp", reterr);
     if (!status)
         status = check_cuts(run, reterr);
+    bool mixture = false;
+
+    for (size_t i = 0; i < run->param_count; i++)
+        mixture = mixture || run->params[i].experts;
+    if (!status)
+        status = check_mixture(run, mixture, reterr);
     if (status)
         return status;
     struct megatron *m = arena_new(run->arena, struct megatron);
+
+    m->mixture = mixture;
 
     if (run->pipeline)
         m->stage_inputs =
@@ -120,8 +143,7 @@ static const struct stage *stage_called(const struct run *run, const struct wrap
     return p ? &p->stages[i] : NULL;
 }
 
-/* is_given() - does main give the model its @i-th input? */
-static bool is_given(const struct run *run, uint32_t i)
+bool megatron_is_given(const struct run *run, uint32_t i)
 {
     const struct graph_body *main = run->graph->main;
 
@@ -146,7 +168,7 @@ static void before_forward(struct run *run, struct wrapped_call *call)
     for (uint32_t i = 0; i < call->step->in_count; i++) {
         struct value *arg = &call->args[i];
 
-        if (stage && !is_given(run, i)) /* a stage's call has all of main's inputs */
+        if (stage && !megatron_is_given(run, i)) /* a stage's call has all of main's inputs */
             continue;
         if (arg->kind == VALUE_TENSOR && arg->as.tensor->dtype == DTYPE_FLOAT32)
             value_set(&run->ghost, arg, value_tensor(autocast_to(arg->as.tensor, dtype)));

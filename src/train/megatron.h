@@ -17,6 +17,10 @@
 struct model_buffer {
     size_t *trained; /* [count] indices into run->trained, in order of registration */
     size_t count;
+    uint32_t stage; /* of this rank's stages */
+    bool experts;   /* of those that expert parallelism shares out: a buffer of their own */
+    int64_t ranks;  /* that have the same parameters */
+    int64_t rank;   /* of them */
     struct buffer_layout layout;
     struct tensor *params, *grads; /* params: the distributed optimizer's */
 };
@@ -29,15 +33,26 @@ struct main_param {
     const struct model_buffer *buffer;
 };
 
-struct megatron {
-    struct model_buffer *buffers; /* [buffer_count] one for each of its stages */
-    size_t buffer_count;
-    struct tensor **leaves; /* [trained_count] the parameters, by address */
-    struct main_param
-        *mains; /* [main_count] as the optimizer's groups have them: with weight decay first */
-    size_t main_count;
-    struct tensor *scale; /* of the loss */
+/* struct part_optimizer - one of ChainedOptimizer's: of the dense parameters, or of the experts' where these are shared out */
+struct part_optimizer {
+    size_t first, decay_end, end; /* its main_params: with weight decay first */
+    struct tensor *scale;         /* of the loss */
     struct tensor *scaler[5];
+};
+
+enum { OPTIMIZERS_MOST = 2 };
+
+struct megatron {
+    struct model_buffer *buffers; /* [buffer_count] one or two for each of its stages */
+    size_t buffer_count;
+    bool mixture;             /* has the model experts? */
+    struct tensor *aux_scale; /* main_loss_backward_scale of the router's losses */
+    struct part_optimizer optimizers[OPTIMIZERS_MOST];
+    size_t optimizer_count;
+    struct tensor **leaves;   /* [trained_count] the parameters, by address */
+    struct main_param *mains; /* [main_count] as the optimizers' groups have them */
+    size_t main_count;
+    struct leaf **leaves_of_mains; /* [main_count] */
     struct tensor *
         *stage_inputs; /* [stages of this rank] what each stage's module was given last */
     struct interleaved_lists *lists; /* of an interleaved pipeline (megatron_interleaved.c) */
@@ -48,6 +63,9 @@ struct megatron {
 
 /* megatron_scales() - has the loss a scale that changes (fp16)? */
 bool megatron_scales(const struct run *run);
+
+/* megatron_is_given() - does main give the model its @i-th input? The others are for the loss */
+bool megatron_is_given(const struct run *run, uint32_t i);
 
 /* ------------------------------------------------------------------ megatron_buffer.c */
 
@@ -65,6 +83,8 @@ void megatron_zero(struct run *run, struct megatron *m);
 
 /* megatron_bind_outputs() - loss, number of tokens and report of main, taken over: ret[main->out_count] */
 void megatron_bind_outputs(struct run *run, struct megatron *m, struct value *ret);
+/* megatron_scale_losses() - the end of forward_step(): a scale for the losses of routers */
+void megatron_scale_losses(struct run *run, struct megatron *m);
 /* megatron_finish_gradients() - finalize_model_grads(), of what takes memory */
 void megatron_finish_gradients(struct run *run, const struct megatron *m);
 

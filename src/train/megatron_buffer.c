@@ -1,5 +1,5 @@
 /*
- * train/megatron_buffer.c - Megatron's DistributedDataParallel: one buffer of gradients, and with the distributed optimizer one of parameters
+ * train/megatron_buffer.c - Megatron's DistributedDataParallel: a buffer of gradients, and with the distributed optimizer one of parameters
  *
  * Mirrors megatron/core/distributed/distributed_data_parallel.py and param_and_grad_buffer.py (megatron-core 0.16.1). A
  * gradient is added to its place in the buffer when it is ready, and goes. Reductions and gathers are in place.
@@ -25,28 +25,50 @@ static bool is_shared(const struct run *run, const struct param *p)
     return run->pipeline && p->tied;
 }
 
-/* take() - the buffer is of the parameters that are @here: all when that is NULL */
-static void take(struct run *run, const bool *here, struct model_buffer *b)
+/* is_shared_out() - param.allreduce is False: experts that other ranks do not have */
+static bool is_shared_out(const struct run *run, const struct param *p)
 {
-    b->trained = arena_array(run->arena, size_t, run->trained_count);
-    for (size_t i = 0; i < run->trained_count; i++)
-        if (!here || here[run->trained[i]->param - run->params])
-            b->trained[b->count++] = i;
+    return p->experts && run->strategy->parallel.ep > 1;
 }
 
-/* find_buffers() - each of this rank's stages is a module of its own */
+/* take() - the buffer is of the parameters that are @here, all when that is NULL, and of its kind; does it have any? */
+static bool take(struct run *run, const bool *here, struct model_buffer *b)
+{
+    b->trained = arena_array(run->arena, size_t, run->trained_count);
+    for (size_t i = 0; i < run->trained_count; i++) {
+        const struct param *p = run->trained[i]->param;
+
+        if ((!here || here[p - run->params]) && is_shared_out(run, p) == b->experts)
+            b->trained[b->count++] = i;
+    }
+    return b->count > 0;
+}
+
+/* find_buffers() - each of this rank's stages is a module of its own; the experts' buffer comes after the other */
 static void find_buffers(struct run *run, struct megatron *m)
 {
+    const struct plm_parallel *parallel = &run->strategy->parallel;
     struct pipeline *p = run->pipeline;
+    uint32_t stage_count = p ? (uint32_t)p->shape.local : 1;
+    int64_t data = mesh_place(parallel, parallel->rank).data;
 
-    m->buffer_count = p ? (size_t)p->shape.local : 1;
-    m->buffers = arena_array(run->arena, struct model_buffer, m->buffer_count);
-    for (size_t i = 0; i < m->buffer_count; i++) {
+    m->buffers = arena_array(run->arena, struct model_buffer, 2 * (size_t)stage_count);
+    for (uint32_t i = 0; i < stage_count; i++) {
         bool *here = p ? arena_array(run->arena, bool, run->param_count) : NULL;
 
         if (p)
             stage_mark(run, &p->stages[i], here);
-        take(run, here, &m->buffers[i]);
+        for (int experts = 0; experts <= 1; experts++) {
+            int64_t shares = experts ? parallel->ep : 1; /* neighbours in data have other experts */
+            struct model_buffer *b = &m->buffers[m->buffer_count];
+
+            *b = (struct model_buffer){ .stage = i, .experts = experts };
+            if (!take(run, here, b))
+                continue;
+            b->ranks = parallel->megatron / shares;
+            b->rank = data / shares;
+            m->buffer_count++;
+        }
     }
 }
 
@@ -54,9 +76,8 @@ static void find_buffers(struct run *run, struct megatron *m)
 static int64_t bucket_size(const struct run *run, const struct model_buffer *b)
 {
     const struct plm_parallel *p = &run->strategy->parallel;
-    const struct megatron *m = run->wrapper_state;
 
-    if (!p->overlap_grad_reduce || mesh_place(p, p->rank).pipeline > 0 || b != m->buffers)
+    if (!p->overlap_grad_reduce || mesh_place(p, p->rank).pipeline > 0 || b->stage > 0)
         return 0;
     return BUCKET_LEAST > BUCKET_PER_RANK * p->megatron ? BUCKET_LEAST
                                                         : BUCKET_PER_RANK * p->megatron;
@@ -70,7 +91,7 @@ static void lay_out(struct run *run, struct model_buffer *b)
         .numels = numels,
         .alone = alone,
         .param_count = b->count,
-        .ranks = run->strategy->parallel.megatron,
+        .ranks = b->ranks,
         .bucket_size = bucket_size(run, b),
         .sharded = run->strategy->parallel.distributed_optimizer,
     };

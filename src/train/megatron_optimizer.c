@@ -28,19 +28,19 @@ static struct tensor *one_number(struct run *run, enum dtype dtype, enum categor
 }
 
 /* scale_loss() needs a scale, of 1 when it is not fp16; a DynamicGradScaler's are made first */
-static void make_scaler(struct run *run, struct megatron *m)
+static void make_scaler(struct run *run, struct part_optimizer *o)
 {
     if (!megatron_scales(run)) {
         if (run->ghost.precision == DTYPE_FLOAT32 &&
             run->strategy->parallel.distributed_optimizer) /* _dummy_overflow_buf */
-            m->scaler[0] = one_number(run, DTYPE_INT32, CATEGORY_STATE);
-        m->scale = one_number(run, DTYPE_FLOAT32, CATEGORY_STATE);
+            o->scaler[0] = one_number(run, DTYPE_INT32, CATEGORY_STATE);
+        o->scale = one_number(run, DTYPE_FLOAT32, CATEGORY_STATE);
         return;
     }
-    m->scale = one_number(run, DTYPE_FLOAT32, CATEGORY_STATE);
+    o->scale = one_number(run, DTYPE_FLOAT32, CATEGORY_STATE);
     /* min_scale, growth_factor, backoff_factor; found_inf; _dummy_overflow_buf */
-    for (size_t i = 0; i < sizeof m->scaler / sizeof m->scaler[0]; i++)
-        m->scaler[i] = one_number(run, i < 4 ? DTYPE_FLOAT32 : DTYPE_INT32, CATEGORY_STATE);
+    for (size_t i = 0; i < sizeof o->scaler / sizeof o->scaler[0]; i++)
+        o->scaler[i] = one_number(run, i < 4 ? DTYPE_FLOAT32 : DTYPE_INT32, CATEGORY_STATE);
 }
 
 /* ------------------------------------------------------------------ the copies */
@@ -48,8 +48,7 @@ static void make_scaler(struct run *run, struct megatron *m)
 /* part_of() - this rank's part of the buffer's @i-th parameter, as the distributed optimizer has it: a view, owned; NULL: none */
 static struct tensor *part_of(struct run *run, const struct model_buffer *b, size_t i)
 {
-    const struct plm_parallel *p = &run->strategy->parallel;
-    struct buffer_range part = buffer_part(&b->layout, i, mesh_place(p, p->rank).data, p->megatron);
+    struct buffer_range part = buffer_part(&b->layout, i, b->rank, b->ranks);
     int64_t numel = part.end - part.begin;
 
     if (numel <= 0)
@@ -108,20 +107,46 @@ static void add_mains(struct run *run, struct megatron *m, const struct model_bu
     }
 }
 
-void megatron_mains(struct run *run, struct megatron *m)
+/* make_optimizer() - of the buffers of experts that are shared out, or of the others */
+static void make_optimizer(struct run *run, struct megatron *m, bool experts)
 {
-    make_scaler(run, m);
-    m->mains = arena_array(run->arena, struct main_param, run->trained_count);
+    struct part_optimizer *o = &m->optimizers[m->optimizer_count];
+    bool any = false;
+
+    for (size_t i = 0; i < m->buffer_count; i++)
+        any = any || m->buffers[i].experts == experts;
+    if (!any)
+        return;
+    m->optimizer_count++;
+    make_scaler(run, o);
+    o->first = m->main_count;
     for (int decay = 1; decay >= 0; decay--) {
         for (size_t i = 0; i < m->buffer_count; i++)
-            add_mains(run, m, &m->buffers[i], decay);
+            if (m->buffers[i].experts == experts)
+                add_mains(run, m, &m->buffers[i], decay);
         if (decay)
-            run->group_end = m->main_count;
+            o->decay_end = m->main_count;
     }
-    run->updated = arena_array(run->arena, struct leaf *, m->main_count);
-    run->updated_count = m->main_count;
+    o->end = m->main_count;
+}
+
+/* use() - @o is the optimizer that optimizer_step() means */
+static void use(struct run *run, const struct megatron *m, const struct part_optimizer *o)
+{
+    run->updated = &m->leaves_of_mains[o->first];
+    run->updated_count = o->end - o->first;
+    run->group_end = o->decay_end - o->first;
+}
+
+void megatron_mains(struct run *run, struct megatron *m)
+{
+    m->mains = arena_array(run->arena, struct main_param, run->trained_count);
+    make_optimizer(run, m, false);
+    make_optimizer(run, m, true);
+    m->leaves_of_mains = arena_array(run->arena, struct leaf *, m->main_count);
     for (size_t i = 0; i < m->main_count; i++)
-        run->updated[i] = &m->mains[i].leaf;
+        m->leaves_of_mains[i] = &m->mains[i].leaf;
+    use(run, m, &m->optimizers[0]);
     run->ghost.category = CATEGORY_ACTIVATION;
     run->ghost.path = 0;
 }
@@ -141,12 +166,12 @@ void megatron_zero(struct run *run, struct megatron *m)
 }
 
 /* copy_grads() - main_param.grad = model_param.main_grad.float() */
-static void copy_grads(struct run *run, struct megatron *m)
+static void copy_grads(struct run *run, struct megatron *m, const struct part_optimizer *o)
 {
     struct ghost *g = &run->ghost;
 
     g->category = CATEGORY_GRADIENT;
-    for (size_t i = 0; i < m->main_count && !g->halt; i++) {
+    for (size_t i = o->first; i < o->end && !g->halt; i++) {
         struct tensor *main = m->mains[i].param.tensor;
         TENSOR_AUTO *view =
             tensor_view(m->mains[i].buffer->grads, main->dims, main->sizes, main->strides);
@@ -178,12 +203,8 @@ static bool is_copy(const struct run *run, const struct param *p)
     return p->tied && run->pipeline && mesh_place(parallel, parallel->rank).pipeline > 0;
 }
 
-/*
- * clip() - clip_grad_norm(): the norm of each gradient by itself (local_multi_tensor_l2_norm), and of the norms
- *
- * Where the norm is too large, gradients are scaled (local_multi_tensor_scale): src * scale, copied into place one by one.
- */
-static void clip(struct run *run, struct megatron *m)
+/* find_norm() - get_grad_norm_fp32(): the norm of each gradient by itself (local_multi_tensor_l2_norm), and of the norms */
+static void find_norm(struct run *run, struct megatron *m, size_t first, size_t end)
 {
     struct ghost *g = &run->ghost;
     struct list norms = { 0 };
@@ -191,7 +212,7 @@ static void clip(struct run *run, struct megatron *m)
     TENSOR_AUTO *norm = NULL;
     TENSOR_AUTO *overflow = tensor_new_sizes(g, DTYPE_INT32, 1);
 
-    for (size_t i = 0; i < m->main_count && !g->halt; i++) {
+    for (size_t i = first; i < end && !g->halt; i++) {
         struct tensor *grad = m->mains[i].param.tensor->grad;
 
         if (is_copy(run, &m->mains[i].param))
@@ -204,22 +225,44 @@ static void clip(struct run *run, struct megatron *m)
     tensor_drop(tensor_take(&total));
     tensor_drop(tensor_take(&overflow));
     tensor_drop(tensor_take(&norm));
+}
+
+/*
+ * clip() - clip_grad_by_total_norm_fp32()
+ *
+ * Where the norm is too large, gradients are scaled (local_multi_tensor_scale): src * scale, copied into place one by one.
+ */
+static void clip(struct run *run, struct megatron *m, const struct part_optimizer *o)
+{
+    struct ghost *g = &run->ghost;
+
     if (g->around.ghostgpu)
         return; /* its norms read as zero */
-    overflow = tensor_new_sizes(g, DTYPE_INT32, 1);
-    for (size_t i = 0; i < m->main_count && !g->halt; i++) {
-        struct tensor *grad = m->mains[i].param.tensor->grad;
+    TENSOR_AUTO *overflow = tensor_new_sizes(g, DTYPE_INT32, 1);
 
-        tensor_drop(tensor_like(g, grad, DTYPE_FLOAT32));
-    }
+    for (size_t i = o->first; i < o->end && !g->halt; i++)
+        tensor_drop(tensor_like(g, m->mains[i].param.tensor->grad, DTYPE_FLOAT32));
+}
+
+/* clip_all() - one norm where all of ChainedOptimizer's share a group for it, as distributed ones do */
+static void clip_all(struct run *run, struct megatron *m)
+{
+    bool together = run->strategy->parallel.distributed_optimizer;
+
+    for (size_t i = 0; i < m->optimizer_count && !together; i++)
+        find_norm(run, m, m->optimizers[i].first, m->optimizers[i].end);
+    if (together)
+        find_norm(run, m, 0, m->main_count);
+    for (size_t i = 0; i < m->optimizer_count; i++)
+        clip(run, m, &m->optimizers[i]);
 }
 
 /* copy_params() - with an overflow buffer, which only fp16 has, as main * 1.0, copied into place (local_multi_tensor_scale) */
-static void copy_params(struct run *run, struct megatron *m)
+static void copy_params(struct run *run, struct megatron *m, const struct part_optimizer *o)
 {
     if (!megatron_scales(run) || run->strategy->parallel.distributed_optimizer)
         return;
-    for (size_t i = 0; i < m->main_count && !run->ghost.halt; i++) {
+    for (size_t i = o->first; i < o->end && !run->ghost.halt; i++) {
         struct tensor *main = m->mains[i].param.tensor;
 
         tensor_drop(tensor_like(&run->ghost, main, main->dtype));
@@ -256,13 +299,13 @@ static bool is_sgd(const struct run *run)
  * sgd() - torch/optim/sgd.py, _multi_tensor_sgd: weight decay, which Megatron has for its first group, makes other gradients,
  * and momentum begins as their copy
  */
-static void sgd(struct run *run, struct megatron *m)
+static void sgd(struct run *run, struct megatron *m, const struct part_optimizer *o)
 {
-    for (size_t first = 0; first < m->main_count && !run->ghost.halt;) {
-        size_t end = first < run->group_end ? run->group_end : m->main_count;
+    for (size_t first = o->first; first < o->end && !run->ghost.halt;) {
+        size_t end = first < o->decay_end ? o->decay_end : o->end;
         struct list decayed = { 0 };
 
-        for (size_t i = first; i < end && first < run->group_end; i++) {
+        for (size_t i = first; i < end && first < o->decay_end; i++) {
             struct tensor *main = m->mains[i].param.tensor;
 
             list_push(run, &decayed, tensor_like(&run->ghost, main, main->dtype));
@@ -275,27 +318,39 @@ static void sgd(struct run *run, struct megatron *m)
     }
 }
 
+/* step_with_ready_grads() - the inner optimizer's step, then parameters from their copies */
+static void step(struct run *run, struct megatron *m, const struct part_optimizer *o)
+{
+    struct ghost *g = &run->ghost;
+
+    use(run, m, o);
+    if (is_sgd(run))
+        sgd(run, m, o);
+    else if (!g->halt)
+        optimizer_step(run);
+    g->category = CATEGORY_TEMPORARY;
+    if (!g->halt)
+        copy_params(run, m, o);
+}
+
 void megatron_optimize(struct run *run, struct megatron *m)
 {
     struct ghost *g = &run->ghost;
 
     g->op = OP_COUNT;
-    copy_grads(run, m);
-    if (megatron_scales(run))
-        unscale(run);
+    for (size_t i = 0; i < m->optimizer_count; i++) {
+        copy_grads(run, m, &m->optimizers[i]);
+        if (megatron_scales(run))
+            unscale(run);
+    }
     if (is_fused(run)) {
         fused_adam(run, m);
         g->category = CATEGORY_ACTIVATION;
         return;
     }
     if (run->strategy->clip_grad_norm > 0 && !g->halt)
-        clip(run, m);
-    if (is_sgd(run))
-        sgd(run, m);
-    else if (!g->halt)
-        optimizer_step(run);
-    g->category = CATEGORY_TEMPORARY;
-    if (!g->halt)
-        copy_params(run, m);
+        clip_all(run, m);
+    for (size_t i = 0; i < m->optimizer_count; i++)
+        step(run, m, &m->optimizers[i]);
     g->category = CATEGORY_ACTIVATION;
 }

@@ -80,6 +80,16 @@ static struct tensor *compute_loss(struct run *run, struct stage *stage)
     return loss;
 }
 
+/* drop_frame() - what the model was given and returned; and, @all, what the loss function keeps of the batch */
+static void drop_frame(struct run *run, struct stage *stage, bool all)
+{
+    uint32_t received = (uint32_t)stage->in->count, in_count = stage->call.in_count;
+
+    for (uint32_t i = 0; i < in_count + stage->call.out_count; i++)
+        if (all || i < received || i >= in_count || megatron_is_given(run, i - received))
+            value_set(&run->ghost, &stage->frame[i], (struct value){ 0 });
+}
+
 /* take_output() - what is sent; of the last stage the loss */
 static struct tensor *take_output(struct run *run, struct stage *stage)
 {
@@ -90,8 +100,10 @@ static struct tensor *take_output(struct run *run, struct stage *stage)
         output = compute_loss(run, stage);
     else if (outputs[0].kind == VALUE_TENSOR)
         output = tensor_ref(outputs[0].as.tensor);
-    for (uint32_t i = 0; i < stage->call.in_count + stage->call.out_count; i++)
-        value_set(&run->ghost, &stage->frame[i], (struct value){ 0 });
+    drop_frame(run, stage, false);
+    if (!megatron_is_last(run, stage)) /* otherwise with the loss */
+        megatron_scale_losses(run, run->wrapper_state);
+    drop_frame(run, stage, true);
     return output;
 }
 
@@ -141,7 +153,7 @@ static struct tensor *scale_loss(struct run *run, struct flight *now)
     struct megatron *m = run->wrapper_state;
     struct ghost *g = &run->ghost;
 
-    megatron_bind(&now->output, pointwise_mul(m->scale, now->output));
+    megatron_bind(&now->output, pointwise_mul(m->optimizers[0].scale, now->output));
     g->category = CATEGORY_ACTIVATION_GRADIENT;
     struct tensor *one = now->output ? tensor_like(g, now->output, now->output->dtype) : NULL;
 

@@ -19,7 +19,7 @@ static void backward(struct run *run, struct megatron *m)
                    "the first output of main must be the loss, one number");
         return;
     }
-    TENSOR_AUTO *scaled = pointwise_mul(m->scale, loss);
+    TENSOR_AUTO *scaled = pointwise_mul(m->optimizers[0].scale, loss);
 
     autograd_backward(&run->ghost, scaled, NULL);
 }
@@ -30,11 +30,33 @@ static bool is_number(struct value v)
     return v.kind == VALUE_TENSOR && tensor_numel(v.as.tensor) <= 2;
 }
 
+/* grad_scale_func(ones(1)) * cp / num_microbatches: the first one stays, into which the others are copied */
+void megatron_scale_losses(struct run *run, struct megatron *m)
+{
+    struct ghost *g = &run->ghost;
+
+    if (!m->mixture || g->halt)
+        return;
+    TENSOR_AUTO *scale = NULL;
+    {
+        TENSOR_AUTO *ones = tensor_new_sizes(g, DTYPE_FLOAT32, 1);
+
+        scale = tensor_new_sizes(g, DTYPE_FLOAT32, 1);
+    }
+    TENSOR_AUTO *of_ranks = tensor_new_sizes(g, DTYPE_FLOAT32, 1);
+    TENSOR_AUTO *of_micro = tensor_new_sizes(g, DTYPE_FLOAT32, 1);
+
+    tensor_drop(tensor_take(&of_ranks));
+    if (!m->aux_scale)
+        m->aux_scale = tensor_take(&of_micro);
+}
+
 void megatron_bind_outputs(struct run *run, struct megatron *m, struct value *ret)
 {
     struct ghost *g = &run->ghost;
     uint32_t count = run->graph->main->out_count;
 
+    megatron_scale_losses(run, m);
     value_set(g, &m->loss, ret[0]);
     for (uint32_t i = 1; i < count; i++)
         if (!is_number(ret[i]))

@@ -107,7 +107,8 @@ static enum plm_status check_options(const struct plm_parallel *p, struct plm_er
         { "zero-overlap", p->deepspeed.overlap_comm != PLM_SWITCH_DEFAULT, p->zero > 0,
           "--zero STAGE" },
         { "moe-imbalance", p->moe_imbalance > 0, p->ep > 1, "--ep N" },
-        { "moe-capacity-factor", p->moe_capacity_factor > 0, p->ep > 1, "--ep N" },
+        { "moe-capacity-factor", p->moe_capacity_factor > 0, p->ep > 1 || p->megatron > 0,
+          "--ep N, or --megatron N" },
         { "cp-rotate", p->rotate != PLM_ROTATE_ALLGATHER, p->cp > 1, "--cp N" },
     };
 
@@ -192,6 +193,33 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return b == 0 ? a : common_divisor(b, a % b);
 }
 
+/* check_rows() - of experts: how many each gets */
+static enum plm_status check_rows(const struct plm_parallel *p, struct plm_error *reterr)
+{
+    if (p->moe_capacity_factor > 0 && p->moe_imbalance > 0)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "moe-imbalance: with --moe-capacity-factor every rank gets as many rows");
+    if (p->moe_capacity_factor < 0 || p->moe_capacity_factor > CAPACITY_MOST)
+        return plm_fail(reterr, PLM_E_USAGE, "moe-capacity-factor: above 0, and at most %d",
+                        CAPACITY_MOST);
+    if (p->moe_imbalance > 0 && (p->moe_imbalance < 1 || p->moe_imbalance > (double)p->ep))
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "moe-imbalance: from 1, when all ranks get as many rows, to %lld, when "
+                        "one of --ep %lld gets all",
+                        (long long)p->ep, (long long)p->ep);
+    return PLM_OK;
+}
+
+/* join_megatron_experts() - Megatron's, whose experts are split by --tp as the rest is: some of the ranks of --megatron */
+static enum plm_status join_megatron_experts(const struct plm_parallel *p, struct plm_error *reterr)
+{
+    if (p->ep > 1 && p->megatron % p->ep != 0)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "ep: %lld must divide the %lld ranks of --megatron, of which they are some",
+                        (long long)p->ep, (long long)p->megatron);
+    return check_rows(p, reterr);
+}
+
 /*
  * join_experts() - what expert parallelism is joined with
  *
@@ -209,11 +237,12 @@ static enum plm_status join_experts(struct plm_parallel *p, struct plm_error *re
         { "fsdp1", p->fsdp1 > 0, reason },
         { "zero-redundancy", p->zero_optimizer > 0, reason },
         { "zero", p->zero > 0, reason },
-        { "megatron", p->megatron > 0, "Megatron's mixtures of experts are not modelled" },
         { "reshard-after-forward N", p->reshard == PLM_RESHARD_TO,
           "transformers shards experts over all of their copies" },
     };
 
+    if (p->megatron > 0)
+        return join_megatron_experts(p, reterr);
     if (p->ep <= 1)
         return PLM_OK;
     enum plm_status status = check_others("ep", others, sizeof others / sizeof others[0], reterr);
@@ -237,18 +266,7 @@ static enum plm_status join_experts(struct plm_parallel *p, struct plm_error *re
                         (long long)p->ep, (long long)(shards * model),
                         p->hsdp_shard > 0 ? "a replica of --hsdp" : "--fsdp",
                         model > 1 ? ", --cp and --tp" : "");
-    if (p->moe_capacity_factor > 0 && p->moe_imbalance > 0)
-        return plm_fail(reterr, PLM_E_USAGE,
-                        "moe-imbalance: with --moe-capacity-factor every rank gets as many rows");
-    if (p->moe_capacity_factor < 0 || p->moe_capacity_factor > CAPACITY_MOST)
-        return plm_fail(reterr, PLM_E_USAGE, "moe-capacity-factor: above 0, and at most %d",
-                        CAPACITY_MOST);
-    if (p->moe_imbalance > 0 && (p->moe_imbalance < 1 || p->moe_imbalance > (double)p->ep))
-        return plm_fail(reterr, PLM_E_USAGE,
-                        "moe-imbalance: from 1, when all ranks get as many rows, to %lld, when "
-                        "one of --ep %lld gets all",
-                        (long long)p->ep, (long long)p->ep);
-    return PLM_OK;
+    return check_rows(p, reterr);
 }
 
 /*
@@ -331,6 +349,8 @@ int64_t mesh_reduced(const struct plm_parallel *parallel, int64_t data)
 
 int64_t mesh_expert_shards(const struct plm_parallel *parallel)
 {
+    if (parallel->megatron > 0)
+        return parallel->ep > 1 ? parallel->megatron / parallel->ep : 0;
     int64_t shards = parallel->hsdp_shard > 0 ? parallel->hsdp_shard : parallel->fsdp;
 
     return parallel->ep > 1

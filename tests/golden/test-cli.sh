@@ -138,8 +138,21 @@ status 0 estimate mlp --megatron 1 --precision bf16
 status 0 estimate mlp --megatron 1 --precision bf16 --pp 2
 status 2 estimate $small --megatron 1 --cp 2
 says "Megatron Core's own attention takes whole sequences"
-status 2 estimate $small --megatron 1 --ep 2
-says "Megatron's mixtures of experts are not modelled"
+moe="megatron-gpt --set layers=2 --set width=64 --set heads=4 --set vocab=512 --set experts=4 --set bias=false -b 1 -s 64 --precision bf16"
+status 0 estimate $moe --megatron 2 --ep 2 --moe-capacity-factor 1
+status 0 estimate $moe --megatron 1 --moe-capacity-factor 1
+status 0 estimate $moe --megatron 2 --ep 2 --moe-imbalance 1.5 --json
+prints "megatron with a mixture of experts without moe-capacity-factor"
+status 2 estimate $moe --megatron 3 --ep 2 --moe-capacity-factor 1
+says "ep: 2 must divide the 3 ranks of --megatron"
+status 2 estimate $moe --megatron 2 --ep 2 --moe-capacity-factor 1001
+says "moe-capacity-factor: above 0, and at most 1000"
+status 2 estimate $moe --megatron 2 --tp 2 --ep 2 --moe-capacity-factor 1
+says "tp: Megatron trains a mixture of experts with --sequence-parallel only"
+status 2 estimate $small --megatron 2 --ep 2
+says "ep: the model marks no parameter with 'expert_parallel'"
+status 2 estimate $small --megatron 1 --moe-capacity-factor 1
+says "moe-capacity-factor: the model has no experts"
 status 2 estimate $small --megatron 1 --pp 2 --microbatch-group 2
 says "microbatch-group: needs --megatron N and --schedule interleaved:V"
 status 2 estimate $small --megatron 1 --microbatch-group x

@@ -294,8 +294,8 @@ static void a_configuration_may_be_hjson(void **state)
     static const char *const texts[] = {
         "{\"zero_optimization\": {\"stage\": 2}, \"gradient_accumulation_steps\": 4}",
         "\xef\xbb\xbf{\"zero_optimization\": {\"stage\": 2,},\n\"gradient_accumulation_steps\": 4.0,}\n",
-        "# without braces, quotes and commas\nzero_optimization: {\n  stage: 2 // of three\n}\n"
-        "/* and\nso on */ gradient_accumulation_steps: 4e0 # four\nscheduler: {type: it's all, one } text\n x: [1 2\n3] }",
+        ("# without braces, quotes and commas\nzero_optimization: {\n  stage: 2 // of three\n}\n"
+         "/* and\nso on */ gradient_accumulation_steps: 4e0 # four\nscheduler: {type: it's all, one } text\n x: [1 2\n3] }"),
         "{'zero_\\u006fptimization': {stage: 2}, gradient_accumulation_steps: 4}",
     };
 

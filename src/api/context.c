@@ -148,8 +148,8 @@ static enum plm_status unknown_model(struct plm_context *context,
                         near);
     return plm_fail(
         reterr, PLM_E_USAGE,
-        "unknown model '%.80s'; `plimsoll models` lists the zoo, and a file is given by its "
-        "path (./%.60s.yaml)",
+        "unknown model '%.60s'; `plimsoll models` lists the zoo, and a file, or the folder of a "
+        "config.json, is given by its path (./%.40s.yaml)",
         name, name);
 }
 
@@ -237,6 +237,25 @@ static enum plm_status load_config(struct plm_context *context,
     return PLM_OK;
 }
 
+/* config_in() - the config.json in a folder, as from_pretrained() finds it; NULL: there is none */
+static const char *config_in(const char *folder, struct arena *arena)
+{
+    struct buf path = { .arena = arena };
+
+    buf_printf(&path, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/",
+               "config.json");
+    return access(buf_string(&path), F_OK) == 0 ? buf_string(&path) : NULL;
+}
+
+/* is_hub_name() - "meta-llama/Llama-3.1-8B": no file, and not like the name of one */
+static bool is_hub_name(const char *name)
+{
+    const char *slash = strchr(name, '/');
+
+    return slash && slash != name && name[0] != '.' && name[0] != '~' && slash[1] != '\0' &&
+           !strchr(slash + 1, '/') && !is_file_name(slash + 1) && access(name, F_OK) != 0;
+}
+
 static enum plm_status load(struct plm_context *context,
                             const char *name,
                             struct plm_model *model,
@@ -249,6 +268,15 @@ static enum plm_status load(struct plm_context *context,
         text.file = zoo_path(context, name, &model->arena);
         if (!text.file)
             return unknown_model(context, name, reterr);
+    } else if (is_hub_name(name)) {
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "'%.80s' is no file here, and nothing is downloaded: give the model's "
+                        "config.json",
+                        name);
+    } else {
+        const char *config = config_in(name, &model->arena);
+
+        text.file = config ? config : text.file;
     }
     enum plm_status status =
         file_read(text.file, YAML_BYTES_MAX, &model->arena, &text.text, &text.length, reterr);

@@ -494,6 +494,7 @@ static enum plm_status build_graph(struct builder *b,
         .names = b->names,
         .batch = globals[MODEL_BATCH].as.i,
         .seq = globals[MODEL_SEQ].as.i,
+        .reads_seq = model->reads_seq,
         .hidden_size = hidden_size(model, globals),
     };
     status = build_inputs(b, graph);

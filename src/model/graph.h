@@ -90,6 +90,7 @@ struct graph {
     /* [order_count] parameter names or prefixes of names (at a dot) that are registered first */
     const name_id *order;
     int64_t batch, seq;
+    bool reads_seq; /* is seq in an expression of the model? */
     int64_t
         hidden_size; /* config.hidden_size of transformers; 0: the model has no such configuration */
 };

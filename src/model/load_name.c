@@ -81,10 +81,13 @@ enum plm_status load_expr(struct loader *load,
     enum plm_status status =
         expr_compile(&names, node->text, at, node->one_line, load->arena, ret_expr, load->reterr);
 
-    if (status || scope->grad || !((*ret_expr)->uses & EXPR_USES_GLOBAL))
+    if (status || !((*ret_expr)->uses & EXPR_USES_GLOBAL))
         return status;
     load->marks[MODEL_GRAD_ENABLED] = false;
     expr_mark_globals(*ret_expr, load->marks);
+    load->model->reads_seq = load->model->reads_seq || load->marks[MODEL_SEQ];
+    if (scope->grad)
+        return PLM_OK;
     if (load->marks[MODEL_GRAD_ENABLED])
         return plm_fail_at(
             load->reterr, PLM_E_MODEL, node->at,

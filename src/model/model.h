@@ -166,6 +166,7 @@ struct model {
     size_t order_count;
     const name_id *order;              /* `parameters:` */
     int64_t batch, seq;                /* `defaults:`; 1 and 0 when not given */
+    bool reads_seq;                    /* does an expression name seq? */
     const char *precision;             /* NULL when not given */
     const struct model_config *config; /* NULL when not given */
     name_id hidden_size; /* the dim that is hidden_size of transformers' configuration; 0: none */

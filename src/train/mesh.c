@@ -158,10 +158,11 @@ static enum plm_status share_gpus(struct plm_parallel *p, struct plm_error *rete
     if (data == sizes.data || p->zero > 0)
         return PLM_OK;
     if (sizes.data > 1)
-        return plm_fail(reterr, PLM_E_USAGE,
-                        "gpus: %lld with %lld for each model make %lld for data parallelism; the "
-                        "strategy has %lld",
-                        (long long)gpus, (long long)model, (long long)data, (long long)sizes.data);
+        return plm_fail(
+            reterr, PLM_E_USAGE,
+            "gpus: %lld, with %lld for each model, leave %lld for data parallelism, and "
+            "another option says %lld",
+            (long long)gpus, (long long)model, (long long)data, (long long)sizes.data);
     if (p->ep > 1)
         p->fsdp = data;
     else

@@ -76,6 +76,8 @@ enum plm_status train_create(const struct graph *graph,
     run->hands_over = strategy->parallel.megatron > 0;
     run->batch = arena_array(arena, struct value, graph->input_count);
     run->model_call = find_model_call(graph);
+    if (strategy->seq > 0 && !graph->reads_seq)
+        run_warn(run, "seq: the model's inputs are no sequences; the length changes nothing");
     status = context_create(run, reterr);
     if (status)
         return status;

@@ -3,6 +3,7 @@
 #
 # status N COMMAND…      the command ends with status N
 # says TEXT              … and what it wrote to standard error holds TEXT
+# says_not TEXT          … and it does not hold TEXT
 # prints TEXT            … and what it wrote to standard output holds TEXT
 set -u
 plimsoll=$1
@@ -37,6 +38,7 @@ holds() { # FILE TEXT WHAT
     if grep -qF -- "$2" "$folder/$1"; then report 0 "$3 $2"; else report 1 "$3 $2"; fi
 }
 says() { holds err "$1" says; }
+says_not() { if grep -qF -- "$1" "$folder/err"; then report 1 "does not say $1"; else report 0 "does not say $1"; fi; }
 prints() { holds out "$1" prints; }
 silent() { if [ -s "$folder/out" ]; then report 1 "prints nothing"; else report 0 "prints nothing"; fi; }
 
@@ -340,6 +342,24 @@ status 0 estimate mlp --batch 4 --set width=512 --json -o set-estimate.json
 status 2 compare mlp --batch 4 --baseline set-estimate.json
 says "and 'set.width' is not"
 status 2 compare mlp --batch 4 --baseline missing.json
+
+# ------------------------------------------------------------------ what is asked for and is not there
+
+status 0 estimate resnet18 --batch 1 --seq 128
+says "warning: seq: the model's inputs are no sequences; the length changes nothing"
+status 0 estimate mlp --batch 1
+says_not "no sequences"
+status 2 estimate meta-llama/Llama-3.1-8B --batch 1
+says "'meta-llama/Llama-3.1-8B' is no file here, and nothing is downloaded: give the model's config.json"
+mkdir -p "$folder/hub/tiny"
+echo '{"architectures": ["GPT2LMHeadModel"], "n_layer": 2}' >"$folder/hub/tiny/config.json"
+status 0 check hub/tiny
+prints "gpt2: right"
+status 0 check ./hub/tiny/
+status 2 check ./hub
+says "./hub: cannot be read: Is a directory"
+status 2 estimate mlp --batch 4 --fsdp 8 --gpus 4
+says "leave 4 for data parallelism, and another option says 8"
 status 2 compare mlp --batch 4 --baseline empty.yaml
 echo '{"schema_version": 2, "model": "mlp"}' >"$folder/later.json"
 status 2 compare mlp --batch 4 --baseline later.json

@@ -65,7 +65,8 @@ static void gpus_that_do_not_add_up_are_refused(void **state)
     assert_non_null(strstr(error.message, "not a multiple of the 4"));
     p = (struct plm_parallel){ .gpus = 16, .pp = 4, .fsdp = 8 };
     assert_int_equal(mesh_complete(&p, &error), PLM_E_USAGE);
-    assert_non_null(strstr(error.message, "make 4 for data parallelism; the strategy has 8"));
+    assert_non_null(
+        strstr(error.message, "leave 4 for data parallelism, and another option says 8"));
 }
 
 static void what_loads_its_own_part_is_told_no_place(void **state)

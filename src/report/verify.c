@@ -112,6 +112,9 @@ static void figures(const struct verify_rung *rung, struct layout *layout)
 
     buf_printf(&remark, "in %zu requests of the allocator, most at once", v->request_count);
     row(layout, "reserved", v->reserved, buf_string(&remark));
+    if (v->free_before < v->total)
+        row(layout, "others", v->total - v->free_before,
+            "in use before: other processes, and what the driver keeps");
     row(layout, "context", v->context, "of the process that played");
     row(layout, "held back", v->held_back,
         "for libraries, kernels and NCCL, which that process has not");

@@ -127,6 +127,8 @@ class Verify(unittest.TestCase):
         self.assertEqual(got['failure']['request'], got['played'])
         self.assertIsNone(got['used_bytes'])
         self.assertEqual(double.left(), [])
+        text = double.run(*[a for a in PLAY if a != '--json'], '--set', 'width=4096').out
+        self.assertRegex(text, r'others +840\.00 MiB  in use before')
 
     def test_where_it_fails(self):
         double = self.calibrated(['fail cudaMalloc 6 2'])

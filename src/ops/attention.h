@@ -65,6 +65,12 @@ void attention_apply(const struct attention_kernel *kernel,
 /* attention_ring() - ring attention by calls of a fused kernel, recorded */
 struct tensor *attention_ring(enum attention_kind kind, const struct attention *a);
 
+/*
+ * attention_fused_ring() - Transformer Engine's attention of query, key and value, contiguous [seq, batch, heads, size], of which
+ * other ranks have other parts; gives [seq, batch, heads * size]
+ */
+struct tensor *attention_fused_ring(const struct context_ring *place, struct tensor *const in[3]);
+
 /* attention_padded() - @call with head sizes padded to a multiple of 8, its output cut to the size again */
 struct tensor *attention_padded(const struct attention *a,
                                 struct tensor *(*call)(enum attention_kind kind,

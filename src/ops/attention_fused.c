@@ -5,7 +5,7 @@
  * keeps the inputs, the output, the softmax statistics in float32 and the random state; gradients are like the inputs. The kernels'
  * own workspaces are not known here.
  */
-#include "ops/ops.h"
+#include "ops/attention.h"
 
 enum { INPUTS_MOST = 3 };
 enum { SAVED_OUTPUT = INPUTS_MOST, SAVED_STATISTICS, SAVED_RANDOM, SAVED_COUNT };
@@ -35,6 +35,21 @@ static bool is_query(const struct tensor *x, int64_t heads, int64_t size)
     return x->dims == 4 && x->sizes[2] == heads && x->sizes[3] == size;
 }
 
+/* ring() - under context parallelism, of three that are contiguous */
+static struct tensor *ring(struct ghost *g, const struct op_args *args)
+{
+    const struct tensor *query = args->in[0], *key = args->in[1], *value = args->in[2];
+
+    if (args->in_count != INPUTS_MOST || !key || !value)
+        return ghost_fail(g, PLM_E_MODEL, "parts of sequences come as query, key and value");
+    if (key->dims != query->dims || value->dims != query->dims || query->sizes[0] % 2 != 0 ||
+        key->sizes[0] != query->sizes[0] || value->sizes[0] != query->sizes[0] ||
+        key->sizes[2] != value->sizes[2])
+        return ghost_fail(g, PLM_E_MODEL,
+                          "query, key and value must have two chunks of one length on each rank");
+    return attention_fused_ring(&args->ring, args->in);
+}
+
 void op_fused_attention(struct ghost *g, const struct op_args *args, struct tensor **ret)
 {
     int64_t heads = op_int(args, KEY_QUERY_HEADS), size = op_int(args, KEY_SIZE);
@@ -49,6 +64,15 @@ void op_fused_attention(struct ghost *g, const struct op_args *args, struct tens
     if (!(count == 1 ? is_packed(x, heads, size) : is_query(x, heads, size))) {
         ghost_fail(g, PLM_E_MODEL, "%s does not go with %lld heads of %lld", tensor_text(x, text),
                    (long long)heads, (long long)size);
+        return;
+    }
+    if (x->dtype != DTYPE_FLOAT16 && x->dtype != DTYPE_BFLOAT16) {
+        ghost_fail(g, PLM_E_USAGE,
+                   "Transformer Engine's fused attention takes --precision bf16 and fp16 only");
+        return;
+    }
+    if (args->ring.size > 1) {
+        ret[0] = ring(g, args);
         return;
     }
     struct node *n = node_new(g, &fused_backward, args->in, count, SAVED_COUNT, 0);

@@ -338,7 +338,11 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
     if (s->parallel.ep > 1 && s->parallel.megatron == 0 &&
         strcmp(sim->framework->name, "pytorch-2.15") != 0)
         list[count++] = "ep under an older framework (fully_shard is that of pytorch-2.15)";
-    if (s->parallel.cp > 1 && strcmp(sim->framework->name, "pytorch-2.15") != 0)
+    if (s->parallel.cp > 1 && s->parallel.megatron > 0)
+        list[count++] = "cp of megatron: what cuDNN and compiled kernels take (mirrors Transformer "
+                        "Engine 2.11, context_parallel.py)";
+    if (s->parallel.cp > 1 && s->parallel.megatron == 0 &&
+        strcmp(sim->framework->name, "pytorch-2.15") != 0)
         list[count++] = "cp under an older framework (ring attention is that of pytorch-2.15)";
     if (s->parallel.pp > 1 && s->parallel.megatron == 0 &&
         strcmp(sim->framework->name, "pytorch-2.15") != 0)

@@ -40,7 +40,7 @@ struct nccl_bytes nccl_bytes(const struct plm_strategy *strategy)
     add_communicator(&sum, p->hsdp_replicate);
     add_communicator(&sum, mesh_reduced(p, p->hsdp_shard));
     add_communicator(&sum, p->zero > 0 ? mesh_sizes(p).data : 0);
-    add_communicator(&sum, p->megatron);
+    add_communicator(&sum, mesh_reduced(p, p->megatron));
     add_communicator(&sum, p->tp);
     add_communicator(&sum, p->cp);
     add_communicator(&sum, p->ep);

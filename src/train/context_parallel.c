@@ -5,6 +5,9 @@
  * rearranges each buffer, so that a rank gets the r-th chunk from the front and the r-th from the back, and resizes it
  * in place to the rank's part; resize_() to fewer elements keeps the memory. What was made on the way lives until the context is
  * left after the backward. Attention is in ops/attention_ring.c.
+ *
+ * Under Megatron each micro-batch is cut to the rank's two chunks when it has come: get_batch_on_this_cp_rank() of
+ * megatron/core/utils.py (megatron-core 0.16.1). Attention is Transformer Engine's, in ops/attention_fused_ring.c.
  */
 #include <string.h>
 
@@ -21,6 +24,7 @@ struct context {
     struct tensors buffers; /* whose names live until the next batch has come */
     struct tensors shards;  /* the local variables of the context manager */
     struct tensor *last;
+    const struct graph_step *batch; /* Megatron's: the operator that names what of a batch is cut */
 };
 
 static void push(struct run *run, struct tensors *list, struct tensor *x)
@@ -34,24 +38,34 @@ static void drop_all(struct tensors *list)
         tensor_drop(list->items[--list->count]);
 }
 
-/* shares_out() - does the training script share out its sequence? */
-static bool shares_out(const struct graph_body *main)
+/* takes_inputs() - has the operator inputs of main only? */
+static bool takes_inputs(const struct run *run, const struct graph_step *step)
+{
+    bool all = true;
+
+    for (uint32_t i = 0; i < step->in_count; i++)
+        all = all && step->in[i] < run->graph->input_count; /* whose slots come first */
+    return all;
+}
+
+/* sharing() - where the training script shares out its sequence; NULL: nowhere */
+static const struct graph_step *sharing(const struct graph_body *main)
 {
     for (size_t i = 0; i < main->step_count; i++)
         if (main->steps[i].kind == STEP_OP && main->steps[i].op == OP_CONTEXT_PARALLEL)
-            return true;
-    return false;
+            return &main->steps[i];
+    return NULL;
 }
 
-/* attends() - is there an operator in @body whose place the ring takes? */
-static bool attends(const struct graph_body *body)
+/* attends() - is there an operator @attention in @body, whose place the ring takes? */
+static bool attends(const struct graph_body *body, enum op_kind attention)
 {
     for (size_t i = 0; i < body->step_count; i++) {
         const struct graph_step *step = &body->steps[i];
 
-        if (step->kind == STEP_OP && step->op == OP_SCALED_DOT_PRODUCT_ATTENTION)
+        if (step->kind == STEP_OP && step->op == attention)
             return true;
-        if (step->body && attends(step->body))
+        if (step->body && attends(step->body, attention))
             return true;
     }
     return false;
@@ -60,14 +74,25 @@ static bool attends(const struct graph_body *body)
 enum plm_status context_create(struct run *run, struct plm_error *reterr)
 {
     const struct plm_parallel *p = &run->strategy->parallel;
+    const struct graph_step *sharing_step = sharing(run->graph->main);
+    bool megatron = p->megatron > 0;
 
     if (p->cp <= 1)
         return PLM_OK;
-    if (!shares_out(run->graph->main))
+    if (megatron && !attends(run->graph->main, OP_FUSED_ATTENTION))
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "cp: under Megatron parts of a sequence need Transformer Engine's fused "
+                        "attention ('--set attention=fused' of megatron-gpt); Megatron Core's own "
+                        "asserts context_parallel_size == 1");
+    if (!sharing_step)
         return plm_fail(reterr, PLM_E_USAGE,
                         "cp: the model's script does not say how its sequence is shared out "
                         "(operator 'context_parallel')");
-    if (!attends(run->graph->main))
+    if (megatron && !takes_inputs(run, sharing_step))
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "cp: Megatron cuts what has come, so that 'context_parallel' takes inputs "
+                        "of main only");
+    if (!megatron && !attends(run->graph->main, OP_SCALED_DOT_PRODUCT_ATTENTION))
         return plm_fail(reterr, PLM_E_USAGE,
                         "cp: ring attention takes the place of scaled_dot_product_attention, which "
                         "this model does not use");
@@ -77,6 +102,7 @@ enum plm_status context_create(struct run *run, struct plm_error *reterr)
         .all_to_all = p->rotate == PLM_ROTATE_ALLTOALL,
     };
     run->context = arena_new(run->arena, struct context);
+    run->context->batch = megatron ? sharing_step : NULL;
     return PLM_OK;
 }
 
@@ -120,6 +146,46 @@ static void make_shards(struct run *run, const struct value *in, uint32_t count,
     }
 }
 
+/* check_shared_out() - a failure unless @v, input @i of the operator, can be cut along @dim */
+static bool check_shared_out(struct run *run, struct value v, uint32_t i, size_t dim)
+{
+    if (is_shared_out(v, dim, run->ring.size))
+        return true;
+    ghost_fail(&run->ghost, PLM_E_MODEL,
+               "input %u must be a tensor whose size %zu is a multiple of 2 × %lld", i + 1, dim,
+               (long long)run->ring.size);
+    return false;
+}
+
+void context_batch(struct run *run)
+{
+    const struct graph_step *step = run->context ? run->context->batch : NULL;
+    struct ghost *g = &run->ghost;
+    enum category outer = g->category;
+    struct tensor *index = NULL;
+
+    g->category = CATEGORY_INPUT;
+    for (uint32_t i = 0; step && i < step->in_count && !g->halt; i++) {
+        size_t dim = (size_t)step->attrs[0].value.i;
+        struct value *item = &run->batch[step->in[i]];
+        int64_t sizes[TENSOR_DIMS];
+
+        if (!check_shared_out(run, *item, i, dim))
+            break;
+        struct tensor *next = tensor_new_sizes(g, DTYPE_INT64, 2);
+
+        tensor_drop(index);
+        index = next;
+        memcpy(sizes, item->as.tensor->sizes, sizeof sizes);
+        sizes[dim] /= run->ring.size;
+        value_set(
+            g, item,
+            value_tensor(tensor_new(g, item->as.tensor->dtype, item->as.tensor->dims, sizes)));
+    }
+    tensor_drop(index);
+    g->category = outer;
+}
+
 struct value context_shard(struct ghost *g, const struct graph_step *step, const struct value *in)
 {
     static const struct value none = { 0 };
@@ -128,15 +194,11 @@ struct value context_shard(struct ghost *g, const struct graph_step *step, const
     size_t dim = (size_t)step->attrs[0].value.i;
     enum category outer = g->category;
 
-    if (!context)
+    if (!context || context->batch)
         return none;
     for (uint32_t i = 0; i < step->in_count; i++) {
-        if (!is_shared_out(in[i], dim, run->ring.size)) {
-            ghost_fail(g, PLM_E_MODEL,
-                       "input %u must be a tensor whose size %zu is a multiple of 2 × %lld", i + 1,
-                       dim, (long long)run->ring.size);
+        if (!check_shared_out(run, in[i], i, dim))
             return none;
-        }
         push(run, &context->buffers, tensor_ref(in[i].as.tensor));
     }
     g->category = CATEGORY_INPUT;

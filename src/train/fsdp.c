@@ -87,7 +87,6 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
 {
     const struct plm_parallel *parallel = &run->strategy->parallel;
     struct fsdp *fsdp = arena_new(run->arena, struct fsdp);
-    struct mesh_place place = mesh_place(parallel, parallel->rank);
     bool hybrid = parallel->hsdp_shard > 0;
 
     *fsdp = (struct fsdp){
@@ -99,7 +98,7 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
         .offload = parallel->cpu_offload,
         .finalizes = run->pipeline != NULL,
     };
-    fsdp->rank = (place.data * mesh_sizes(parallel).context + place.context) % fsdp->shards;
+    fsdp->rank = mesh_reduced_place(parallel) % fsdp->shards;
     enum plm_status status = check(fsdp, run->strategy, reterr);
 
     if (!status && parallel->tp > 0)

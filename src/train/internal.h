@@ -258,6 +258,8 @@ const char *pipeline_about(const struct run *run);
 PLM_MUST_CHECK enum plm_status context_create(struct run *run, struct plm_error *reterr);
 /* context_shard() - the operator context_parallel: enter the context with these buffers */
 value_operator context_shard;
+/* context_batch() - under Megatron: what has come is cut to this rank's part of the sequence */
+void context_batch(struct run *run);
 /* context_exit() - the context is left; context_forget() its buffers' names are bound again, or die */
 void context_exit(struct run *run);
 void context_forget(struct run *run);

@@ -78,6 +78,7 @@ void batch_make(struct run *run)
     run->ghost.op = OP_COUNT;
     run->ghost.path = 0;
     map_batch(run, to_device);
+    context_batch(run);
     /* Megatron casts what the model is given, not the batch; no wrapper does while the model is looked at */
     if (params_cast_dtype(run) != DTYPE_COUNT && !(run->hands_over && run->wrapper))
         map_batch(run, to_precision);

@@ -84,6 +84,8 @@ static enum plm_status check_mixture(const struct run *run, bool mixture, struct
         return refuse("ep", "the model marks no parameter with 'expert_parallel'", reterr);
     if (!mixture && p->moe_capacity_factor > 0)
         return refuse("moe-capacity-factor", "the model has no experts", reterr);
+    if (mixture && p->cp > 1)
+        return refuse("cp", "with a mixture of experts of Megatron it is not modelled", reterr);
     if (mixture && p->tp > 1 && !p->sequence_parallel)
         return refuse("tp", "Megatron trains a mixture of experts with --sequence-parallel only",
                       reterr);

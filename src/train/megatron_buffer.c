@@ -50,7 +50,7 @@ static void find_buffers(struct run *run, struct megatron *m)
     const struct plm_parallel *parallel = &run->strategy->parallel;
     struct pipeline *p = run->pipeline;
     uint32_t stage_count = p ? (uint32_t)p->shape.local : 1;
-    int64_t data = mesh_place(parallel, parallel->rank).data;
+    int64_t place = mesh_reduced_place(parallel);
 
     m->buffers = arena_array(run->arena, struct model_buffer, 2 * (size_t)stage_count);
     for (uint32_t i = 0; i < stage_count; i++) {
@@ -65,8 +65,8 @@ static void find_buffers(struct run *run, struct megatron *m)
             *b = (struct model_buffer){ .stage = i, .experts = experts };
             if (!take(run, here, b))
                 continue;
-            b->ranks = parallel->megatron / shares;
-            b->rank = data / shares;
+            b->ranks = mesh_reduced(parallel, parallel->megatron) / shares;
+            b->rank = place / shares;
             m->buffer_count++;
         }
     }
@@ -79,12 +79,14 @@ static int64_t bucket_size(const struct run *run, const struct model_buffer *b)
 
     if (!p->overlap_grad_reduce || mesh_place(p, p->rank).pipeline > 0 || b->stage > 0)
         return 0;
-    return BUCKET_LEAST > BUCKET_PER_RANK * p->megatron ? BUCKET_LEAST
-                                                        : BUCKET_PER_RANK * p->megatron;
+    int64_t least = BUCKET_PER_RANK * mesh_reduced(p, p->megatron);
+
+    return BUCKET_LEAST > least ? BUCKET_LEAST : least;
 }
 
 static void lay_out(struct run *run, struct model_buffer *b)
 {
+    const struct plm_parallel *p = &run->strategy->parallel;
     int64_t *numels = arena_array(run->arena, int64_t, b->count);
     bool *alone = arena_array(run->arena, bool, b->count);
     const struct buffer_shape shape = {
@@ -93,7 +95,7 @@ static void lay_out(struct run *run, struct model_buffer *b)
         .param_count = b->count,
         .ranks = b->ranks,
         .bucket_size = bucket_size(run, b),
-        .sharded = run->strategy->parallel.distributed_optimizer,
+        .sharded = p->distributed_optimizer,
     };
 
     for (size_t i = 0; i < b->count; i++) {

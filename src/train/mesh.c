@@ -109,7 +109,10 @@ static enum plm_status check_options(const struct plm_parallel *p, struct plm_er
         { "moe-imbalance", p->moe_imbalance > 0, p->ep > 1, "--ep N" },
         { "moe-capacity-factor", p->moe_capacity_factor > 0, p->ep > 1 || p->megatron > 0,
           "--ep N, or --megatron N" },
-        { "cp-rotate", p->rotate != PLM_ROTATE_ALLGATHER, p->cp > 1, "--cp N" },
+        { "cp-rotate", p->rotate != PLM_ROTATE_ALLGATHER, p->cp > 1 && p->megatron == 0,
+          p->megatron > 0
+              ? "PyTorch's ring attention; Transformer Engine's has Megatron's default, p2p"
+              : "--cp N" },
     };
 
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
@@ -284,9 +287,6 @@ static enum plm_status join_context(struct plm_parallel *p, struct plm_error *re
         { "zero-redundancy", p->zero_optimizer > 0,
           "take --fsdp, as torchtitan and accelerate do" },
         { "zero", p->zero > 0, "take --fsdp, as torchtitan and accelerate do" },
-        { "megatron", p->megatron > 0,
-          "Megatron Core's own attention takes whole sequences, and Transformer Engine's with "
-          "parts of them is not modelled" },
     };
 
     if (p->cp <= 1)
@@ -295,7 +295,7 @@ static enum plm_status join_context(struct plm_parallel *p, struct plm_error *re
 
     if (status)
         return status;
-    if (p->fsdp > 0 || p->hsdp_shard > 0)
+    if (p->fsdp > 0 || p->hsdp_shard > 0 || p->megatron > 0)
         return PLM_OK;
     if (p->tp > 1)
         return plm_fail(reterr, PLM_E_USAGE,
@@ -346,6 +346,13 @@ int64_t mesh_rank(const struct plm_parallel *parallel, struct mesh_place place)
 int64_t mesh_reduced(const struct plm_parallel *parallel, int64_t data)
 {
     return data > 0 ? data * at_least_1(parallel->cp) : 0;
+}
+
+int64_t mesh_reduced_place(const struct plm_parallel *parallel)
+{
+    struct mesh_place place = mesh_place(parallel, parallel->rank);
+
+    return place.data * mesh_sizes(parallel).context + place.context;
 }
 
 int64_t mesh_expert_shards(const struct plm_parallel *parallel)

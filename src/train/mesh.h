@@ -33,6 +33,9 @@ int64_t mesh_rank(const struct plm_parallel *parallel, struct mesh_place place);
 /* mesh_reduced() - ranks that share what is reduced over @data of them: those of a sequence too ("dp_shard_cp") */
 int64_t mesh_reduced(const struct plm_parallel *parallel, int64_t data);
 
+/* mesh_reduced_place() - of parallel->rank, among all of those */
+int64_t mesh_reduced_place(const struct plm_parallel *parallel);
+
 /* mesh_expert_shards() - ranks that have the same experts, and shard them between each other ("efsdp") or reduce their gradients */
 int64_t mesh_expert_shards(const struct plm_parallel *parallel);
 

@@ -23,7 +23,7 @@ void cut_script(struct cutting *c)
     struct slot_use *use = arena_array(arena, struct slot_use, row->slot_count);
 
     p->script = row->steps;
-    p->script_count = c->run->context ? c->row.model_begin : 0;
+    p->script_count = c->run->context && !c->run->hands_over ? c->row.model_begin : 0;
     p->whole_count = row->slot_count;
     p->whole = arena_array(arena, struct value, row->slot_count);
     p->given = arena_array(arena, uint32_t, row->slot_count);

@@ -139,7 +139,7 @@ says "schedule: Megatron has 1f1b and interleaved:V, and neither gpipe nor zero-
 status 0 estimate mlp --megatron 1 --precision bf16
 status 0 estimate mlp --megatron 1 --precision bf16 --pp 2
 status 2 estimate $small --megatron 1 --cp 2
-says "Megatron Core's own attention takes whole sequences"
+says "Megatron Core's own asserts context_parallel_size == 1"
 moe="megatron-gpt --set layers=2 --set width=64 --set heads=4 --set vocab=512 --set experts=4 --set bias=false -b 1 -s 64 --precision bf16"
 status 0 estimate $moe --megatron 2 --ep 2 --moe-capacity-factor 1
 status 0 estimate $moe --megatron 1 --moe-capacity-factor 1
@@ -151,6 +151,8 @@ status 2 estimate $moe --megatron 2 --ep 2 --moe-capacity-factor 1001
 says "moe-capacity-factor: above 0, and at most 1000"
 status 2 estimate $moe --megatron 2 --tp 2 --ep 2 --moe-capacity-factor 1
 says "tp: Megatron trains a mixture of experts with --sequence-parallel only"
+status 2 estimate $moe --megatron 1 --cp 2 --set attention=fused
+says "cp: with a mixture of experts of Megatron it is not modelled"
 status 2 estimate $small --megatron 2 --ep 2
 says "ep: the model marks no parameter with 'expert_parallel'"
 status 2 estimate $small --megatron 1 --moe-capacity-factor 1

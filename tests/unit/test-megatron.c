@@ -312,6 +312,37 @@ static void what_megatron_does_not_do_is_refused(void **state)
         layers, "Megatron's own attention");
 }
 
+#define ATTENTION_OF_PARTS(cut, name)                                                              \
+    "plimsoll: 1\n"                                                                                \
+    "model: parts\n"                                                                               \
+    "inputs: {x: {dtype: float32, shape: [8, 2, 1, 48]}}\n"                                        \
+    "blocks:\n"                                                                                    \
+    "  model:\n"                                                                                   \
+    "    in: [x]\n"                                                                                \
+    "    nodes: [{as: y, op: fused_attention, in: x, query_heads: 1, size: 16}]\n"                 \
+    "    out: y\n"                                                                                 \
+    "main:\n"                                                                                      \
+    "  in: [x]\n"                                                                                  \
+    "  nodes: [" cut "{as: y, call: model, in: " name "}, {as: loss, op: sum, in: y}]\n"           \
+    "  out: [loss]\n"
+
+static void what_context_parallelism_does_not_cut_is_refused(void **state)
+{
+    static const struct plm_strategy s = {
+        .seq = 8,
+        .parallel = { .megatron = 1, .cp = 2 },
+        .precision = PLM_PRECISION_BF16,
+    };
+
+    test_steps_refused(&s, layers, "need Transformer Engine's fused attention");
+    test_steps_refused(&s, ATTENTION_OF_PARTS("", "x"), "how its sequence is shared");
+    test_steps_refused(
+        &s,
+        ATTENTION_OF_PARTS("{as: z, op: alias, in: x}, {op: context_parallel, in: z, dim: 0}, ",
+                           "z"),
+        "inputs of main only");
+}
+
 #define REFUSE(text, ...)                                                                          \
     test_steps_refused(&(struct plm_strategy){ .parallel = { .megatron = 1, __VA_ARGS__ } }, four, \
                        text)
@@ -345,6 +376,7 @@ int main(void)
         cmocka_unit_test(what_the_model_is_given_and_returns_is_converted),
         cmocka_unit_test(only_the_first_stage_is_given_another_type),
         cmocka_unit_test(what_megatron_does_not_do_is_refused),
+        cmocka_unit_test(what_context_parallelism_does_not_cut_is_refused),
         cmocka_unit_test(what_its_pipelines_do_not_do_is_refused),
     };
 

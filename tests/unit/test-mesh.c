@@ -31,6 +31,9 @@ static void parts_of_a_sequence_are_between_data_and_tensor_parallelism(void **s
     for (int64_t rank = 0; rank < 48; rank++)
         assert_int_equal(mesh_rank(&p, mesh_place(&p, rank)), rank);
     assert_int_equal(mesh_reduced(&p, p.fsdp), 12); /* torchtitan's "dp_shard_cp" */
+    assert_int_equal(mesh_reduced_place(&(struct plm_parallel){
+                         .megatron = 3, .cp = 4, .tp = 2, .rank = 2 * (4 * 2 + 1) + 1 }),
+                     9);
 }
 
 static void what_a_model_leaves_is_for_data_parallelism(void **state)
@@ -115,6 +118,11 @@ static void a_rank_of_each_class_stands_for_it(void **state)
           "first shard, sequence part 0",
           "last shard, sequence part 1",
           7 },
+        { { .cp = 2, .megatron = 2, .distributed_optimizer = true },
+          4,
+          "first shard, sequence part 0",
+          "last shard, sequence part 1",
+          3 },
         { { .pp = 2, .fsdp = 4 }, 4, "stage 0, first shard", "stage 1, last shard", 7 },
         { { .pp = 4, .has_rank = true, .rank = 2 }, 1, "", "", 2 },
     };

@@ -57,8 +57,6 @@ static enum plm_status check(const struct fsdp *fsdp,
         return plm_fail(reterr, PLM_E_USAGE,
                         "reshard-after-forward: %lld must divide the %lld ranks of a shard group",
                         (long long)s->parallel.reshard_to, (long long)fsdp->shards);
-    if (fsdp->shards > INT32_MAX || fsdp->replicas > INT32_MAX)
-        return plm_fail(reterr, PLM_E_RANGE, "fsdp: at most %d ranks", INT32_MAX);
     return PLM_OK;
 }
 

@@ -46,11 +46,9 @@ static enum plm_status create(struct run *run, struct plm_error *reterr)
     const struct plm_parallel *parallel = &run->strategy->parallel;
     struct fsdp1 *fsdp = arena_new(run->arena, struct fsdp1);
 
-    if (parallel->fsdp1 < 2 || parallel->fsdp1 > INT32_MAX)
-        return plm_fail(
-            reterr, PLM_E_USAGE,
-            "fsdp1: from 2 to %d ranks; on one, FullyShardedDataParallel shards nothing",
-            INT32_MAX);
+    if (parallel->fsdp1 < 2)
+        return plm_fail(reterr, PLM_E_USAGE,
+                        "fsdp1: at least 2 ranks; on one, FullyShardedDataParallel shards nothing");
     if (parallel->reshard >= PLM_RESHARD_BUT_LAST)
         return plm_fail(reterr, PLM_E_USAGE,
                         "reshard-after-forward: with --fsdp1 it is true (FULL_SHARD) or false "

@@ -160,16 +160,28 @@ static enum plm_status share_gpus(struct plm_parallel *p, struct plm_error *rete
     data = gpus / model;
     if (data == sizes.data || p->zero > 0)
         return PLM_OK;
+    if (p->data_parallel > 0)
+        return plm_fail(
+            reterr, PLM_E_USAGE,
+            "gpus: --data-parallel %lld is one process and says how many it has; leave out --gpus",
+            (long long)p->data_parallel);
     if (sizes.data > 1)
         return plm_fail(
             reterr, PLM_E_USAGE,
             "gpus: %lld, with %lld for each model, leave %lld for data parallelism, and "
             "another option says %lld",
             (long long)gpus, (long long)model, (long long)data, (long long)sizes.data);
-    if (p->ep > 1)
+    if (p->ep > 1) {
         p->fsdp = data;
-    else
-        p->ddp = data;
+        return PLM_OK;
+    }
+    if (p->tp > 1)
+        return plm_fail(
+            reterr, PLM_E_USAGE,
+            "gpus: %lld with %lld for each model leave %lld for data parallelism, which "
+            "with --tp is --fsdp %lld or --megatron %lld",
+            (long long)gpus, (long long)model, (long long)data, (long long)data, (long long)data);
+    p->ddp = data;
     return PLM_OK;
 }
 

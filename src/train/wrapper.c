@@ -32,6 +32,15 @@ static bool composes(const struct wrapper *outer, const struct wrapper *inner)
            inner == &wrapper_tensor_parallel;
 }
 
+/* fail_split() - @other wraps a model once it is split in the framework, perhaps, but not here */
+static enum plm_status fail_split(const struct row *other, struct plm_error *reterr)
+{
+    return plm_fail(reterr, PLM_E_USAGE,
+                    "%s and --tp are not combined: of a model that is split, --fsdp, --hsdp and "
+                    "--megatron are modelled",
+                    other->option);
+}
+
 enum plm_status wrapper_choose(const struct plm_strategy *strategy,
                                const struct wrapper **ret_wrapper,
                                struct plm_error *reterr)
@@ -43,6 +52,10 @@ enum plm_status wrapper_choose(const struct plm_strategy *strategy,
             continue;
         if (found && composes(found->wrapper, row->wrapper))
             continue;
+        if (found && row->wrapper == &wrapper_tensor_parallel)
+            return fail_split(found, reterr);
+        if (found && found->wrapper == &wrapper_tensor_parallel)
+            return fail_split(row, reterr);
         if (found && found->wrapper != row->wrapper)
             return plm_fail(reterr, PLM_E_USAGE,
                             "%s and %s exclude each other: a model is wrapped once", found->option,

@@ -199,7 +199,7 @@ says "zero: needs --gpus N, the number of ranks"
 status 2 estimate mlp --zero 2 --gpus 100000
 says "zero: at most 4096 ranks"
 status 2 estimate mlp --zero 2 --gpus 4 --tp 2
-says "--tp and --zero exclude each other"
+says "--zero and --tp are not combined: of a model that is split, --fsdp, --hsdp and --megatron are modelled"
 status 2 estimate mlp --zero 2 --gpus 4 --pp 2
 says "DeepSpeed cannot wrap"
 status 2 estimate mlp --deepspeed no-such.json --gpus 2

@@ -70,6 +70,13 @@ static void gpus_that_do_not_add_up_are_refused(void **state)
     assert_int_equal(mesh_complete(&p, &error), PLM_E_USAGE);
     assert_non_null(
         strstr(error.message, "leave 4 for data parallelism, and another option says 8"));
+    p = (struct plm_parallel){ .gpus = 16, .pp = 2, .tp = 2 };
+    assert_int_equal(mesh_complete(&p, &error), PLM_E_USAGE);
+    assert_non_null(strstr(error.message, "leave 4 for data parallelism, which with --tp is "
+                                          "--fsdp 4 or --megatron 4"));
+    p = (struct plm_parallel){ .gpus = 2, .data_parallel = 2 };
+    assert_int_equal(mesh_complete(&p, &error), PLM_E_USAGE);
+    assert_non_null(strstr(error.message, "--data-parallel 2 is one process"));
 }
 
 static void what_loads_its_own_part_is_told_no_place(void **state)

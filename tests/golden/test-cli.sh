@@ -186,6 +186,8 @@ prints '"recompute_layers": 1'
 status 0 estimate $small --megatron 2 --optimizer adamw-fused --overlap-grad-reduce --json
 prints '"overlap_grad_reduce": true'
 prints "mirrors Transformer Engine"
+status 0 estimate llama --set layers=2 --set width=256 --set heads=4 --set kv_heads=4 --set ffn=512 --seq 64 --hsdp 2x2 --tp 2 --json
+prints "hsdp together with tp"
 status 2 estimate mlp --zero-offload optimizer
 says "zero-offload: needs --zero STAGE"
 status 2 estimate mlp --zero-bucket 1000

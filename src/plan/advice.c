@@ -332,6 +332,11 @@ void estimate_unverified(struct simulation *sim, struct plm_result *result)
         list[count++] = "pp together with zero-redundancy";
     if (s->parallel.hsdp_shard > 0 && s->parallel.tp > 1 && s->parallel.ep <= 1)
         list[count++] = "hsdp together with tp";
+    if (s->parallel.hsdp_shard > 0 && s->parallel.cp > 1 && s->parallel.pp > 1)
+        list[count++] = "hsdp together with cp and pp";
+    if (s->parallel.ep > 1 && s->parallel.cp > 1 && s->parallel.megatron == 0 &&
+        (s->parallel.tp > 1 || s->parallel.hsdp_shard > 0))
+        list[count++] = "ep together with cp and tp or hsdp";
     if (s->parallel.pp > 1 && s->clip_grad_norm > 0 && s->parallel.megatron == 0)
         list[count++] = "clip-grad-norm over the stages of a pipeline (mirrors torchtitan)";
     if (s->parallel.moe_capacity_factor > 0)

@@ -188,6 +188,8 @@ prints '"overlap_grad_reduce": true'
 prints "mirrors Transformer Engine"
 status 0 estimate llama --set layers=2 --set width=256 --set heads=4 --set kv_heads=4 --set ffn=512 --seq 64 --hsdp 2x2 --tp 2 --json
 prints "hsdp together with tp"
+status 0 estimate llama --set layers=2 --set width=256 --set heads=4 --set kv_heads=4 --set ffn=512 --seq 256 --hsdp 2x2 --cp 2 --pp 2 --json
+prints "hsdp together with cp and pp"
 status 2 estimate mlp --zero-offload optimizer
 says "zero-offload: needs --zero STAGE"
 status 2 estimate mlp --zero-bucket 1000

@@ -68,6 +68,14 @@ static unsigned read_lines(struct cudnn_answers *answers, const char *text, cons
     return 0;
 }
 
+/* is_ours() - may it be a file that was written here? A pipe in its place would be waited for */
+static bool is_ours(const char *path)
+{
+    struct stat info;
+
+    return stat(path, &info) != 0 || S_ISREG(info.st_mode);
+}
+
 void cudnn_cache_load(struct cudnn_cache *cache,
                       const char *folder,
                       int version,
@@ -88,6 +96,10 @@ void cudnn_cache_load(struct cudnn_cache *cache,
                gpu->threads_per_sm);
     cache->folder = folder;
     cache->path = buf_string(&path);
+    if (!is_ours(cache->path)) {
+        forget(cache);
+        return;
+    }
     if (file_read(cache->path, CACHE_BYTES_MAX, arena, &text, &length, NULL) != PLM_OK)
         return;
     if (strncmp(text, first_line, first) == 0) {
@@ -212,7 +224,7 @@ int cudnn_cache_version(const char *folder, const char *path, struct arena *aren
     size_t length;
     int version;
 
-    if (!folder || !version_line(path, &line) ||
+    if (!folder || !version_line(path, &line) || !is_ours(versions_path(folder, arena)) ||
         file_read(versions_path(folder, arena), VERSIONS_BYTES_MAX, arena, &text, &length, NULL) !=
             PLM_OK)
         return 0;
@@ -233,7 +245,7 @@ void cudnn_cache_keep_version(const char *folder,
     struct buf line = { .arena = arena };
     char mark[MARK_LENGTH + 1];
 
-    if (!folder || !version_line(path, &line))
+    if (!folder || !version_line(path, &line) || !is_ours(versions_path(folder, arena)))
         return;
     buf_printf(&line, "%d", version);
     write_mark(buf_string(&line), line.length, mark);

@@ -450,6 +450,22 @@ static void a_cache_that_is_damaged_is_thrown_away(void **state)
     }
 }
 
+static void a_pipe_in_place_of_a_cache_is_not_waited_for(void **state)
+{
+    static const char *const names[] = { "cudnn-92600-sm80-108-2048.txt", "cudnn-libraries.txt" };
+    char folder[32], path[96], text[CUDNN_LINE_MAX];
+
+    settle("640 0", NULL, NULL);
+    folder_new(folder);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        assert_int_equal(mkfifo(path, 0600), 0);
+    }
+    assert_int_equal(ask_once(TEST_CUDNN, false, folder, NULL, text), CUDNN_LIBRARY);
+    assert_string_equal(text, " 640 0");
+    remove_all(folder);
+}
+
 static void an_answer_that_was_edited_is_not_believed(void **state)
 {
     char folder[32], name[64], text[CUDNN_LINE_MAX], expected[256], kept[1024] = "";
@@ -911,6 +927,7 @@ int main(void)
         cmocka_unit_test(what_is_no_libcudnn_is_not_asked),
         cmocka_unit_test(answers_are_kept_between_runs),
         cmocka_unit_test(a_cache_that_is_damaged_is_thrown_away),
+        cmocka_unit_test(a_pipe_in_place_of_a_cache_is_not_waited_for),
         cmocka_unit_test(an_answer_that_was_edited_is_not_believed),
         cmocka_unit_test(each_device_is_asked_in_a_process_of_its_own),
         cmocka_unit_test(another_version_has_another_cache),

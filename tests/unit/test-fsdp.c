@@ -51,24 +51,29 @@ static const char split[] =
 
 /* ------------------------------------------------------------------ ranks and shards */
 
-/* bytes_of() - what is live at the mark @name of the first step, or before it */
-static plm_bytes live_at(struct test_steps *f, const char *name)
+/* live_at() - bytes that are live at the mark @name; *ret_most, which may be NULL, is the most that was before */
+static plm_bytes live_at(struct test_steps *f, const char *name, plm_bytes *ret_most)
 {
     plm_bytes *bytes = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
-    plm_bytes live = 0;
+    plm_bytes live = 0, most = 0;
 
     for (size_t i = 0; i < f->schedule.event_count; i++) {
         const struct event *e = &f->schedule.events[i];
 
-        if (e->kind == EVENT_MARK && strcmp(f->schedule.marks[e->allocation].name, name) == 0)
+        if (e->kind == EVENT_MARK && strcmp(f->schedule.marks[e->allocation].name, name) == 0) {
+            if (ret_most)
+                *ret_most = most;
             return live;
+        }
         if (e->kind == EVENT_ALLOC) {
             bytes[e->allocation] = e->bytes;
             live += e->bytes;
         } else if (e->kind == EVENT_FREE) {
             live -= bytes[e->allocation];
         }
+        most = live > most ? live : most;
     }
+    fail_msg("there is no mark '%s'", name);
     return 0;
 }
 
@@ -83,34 +88,12 @@ static void every_rank_holds_a_padded_shard(void **state)
         struct test_steps f;
 
         assert_int_equal(test_steps_run(&f, network, &s), PLM_OK);
-        assert_int_equal(live_at(&f, "fsdp_wrap"), shards);
+        assert_int_equal(live_at(&f, "fsdp_wrap", NULL), shards);
         arena_finish(&f.arena);
     }
 }
 
 /* ------------------------------------------------------------------ the host and the meta device */
-
-/* most_live_before() - the most that is live before the mark @name */
-static plm_bytes most_live_before(struct test_steps *f, const char *name)
-{
-    plm_bytes *bytes = arena_array(&f->arena, plm_bytes, f->schedule.allocation_count + 1);
-    plm_bytes live = 0, most = 0;
-
-    for (size_t i = 0; i < f->schedule.event_count; i++) {
-        const struct event *e = &f->schedule.events[i];
-
-        if (e->kind == EVENT_MARK && strcmp(f->schedule.marks[e->allocation].name, name) == 0)
-            return most;
-        if (e->kind == EVENT_ALLOC) {
-            bytes[e->allocation] = e->bytes;
-            live += e->bytes;
-        } else if (e->kind == EVENT_FREE) {
-            live -= bytes[e->allocation];
-        }
-        most = live > most ? live : most;
-    }
-    return 0;
-}
 
 static void a_model_that_is_not_loaded_whole_never_is(void **state)
 {
@@ -137,10 +120,12 @@ static void a_model_that_is_not_loaded_whole_never_is(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct plm_strategy s = { .parallel = rows[i].parallel };
         struct test_steps f;
+        plm_bytes most;
 
         assert_int_equal(test_steps_run(&f, network, &s), PLM_OK);
-        assert_int_equal(live_at(&f, "model_load"), rows[i].at_load);
-        assert_int_equal(most_live_before(&f, "fsdp_wrap"), rows[i].most);
+        assert_int_equal(live_at(&f, "model_load", NULL), rows[i].at_load);
+        (void)live_at(&f, "fsdp_wrap", &most);
+        assert_int_equal(most, rows[i].most);
         arena_finish(&f.arena);
     }
 }
